@@ -279,7 +279,7 @@ fn dispatch(arguments: &[String]) -> Result<(), Failure> {
     }
     match ALL.iter().find(|chore| chore.name == name) {
         Some(chore) => (chore.run)(rest),
-        None => Err(Failure::Usage(format!("there is no chore `{name}`"))),
+        None => Err(Failure::Usage(format!("unknown chore `{name}`"))),
     }
 }
 

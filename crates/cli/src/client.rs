@@ -69,7 +69,7 @@ fn request(line: &str) -> Result<Request<'_>, String> {
     let (asks, visit) = line.trim_start().strip_prefix("ask ").map_or((false, line), |visit| (true, visit));
     let words: Vec<_> = visit.split_ascii_whitespace().collect();
     let [name, port, ref rest @ ..] = words[..] else {
-        return Err(format!("{line:?} is not NAME PORT [4|6|-] [MILLISECONDS], nor bench and what to measure"));
+        return Err(format!("{line:?} is not NAME PORT [4|6|-] [MILLISECONDS], and not `bench` with a measurement"));
     };
     let family = match rest.first() {
         Some(&"4") => Some(Family::V4),

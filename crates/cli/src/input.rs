@@ -13,7 +13,7 @@ const PEM: u64 = 16 << 20;
 /// The text of a file, as [`bytes`].
 pub fn text(path: &Path, most: u64) -> io::Result<String> {
     let bytes = bytes(path, most)?;
-    String::from_utf8(bytes).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, format!("it is not UTF-8: {e}")))
+    String::from_utf8(bytes).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, format!("not UTF-8: {e}")))
 }
 
 /// What a file in PEM holds of one kind, within a bound as well.
@@ -27,7 +27,7 @@ pub fn bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
-        return Err(io::Error::other(format!("it is larger than {} MiB", most >> 20)));
+        return Err(io::Error::other(format!("larger than {} MiB", most >> 20)));
     }
     Ok(bytes)
 }
@@ -39,20 +39,20 @@ mod tests {
     #[test]
     fn certificates_without_end_are_refused() {
         let why = pem::<rustls::pki_types::CertificateDer<'_>>(Path::new("/dev/zero")).unwrap_err().to_string();
-        assert_eq!(why, "it is larger than 16 MiB");
+        assert_eq!(why, "larger than 16 MiB");
         assert!(pem::<rustls::pki_types::CertificateDer<'_>>(Path::new("/dev/null")).unwrap().is_empty());
     }
 
     #[test]
     fn what_has_no_end_is_too_large_and_what_is_no_text_is_said_to_be_none() {
         let why = |path: &str| text(Path::new(path), MOST).unwrap_err().to_string();
-        assert_eq!(why("/dev/zero"), "it is larger than 1 MiB");
+        assert_eq!(why("/dev/zero"), "larger than 1 MiB");
         assert!(why("/proc/self/exe").contains("larger") && why("/").contains("directory"));
         assert_eq!(text(Path::new("/dev/null"), MOST).unwrap(), "");
         let bytes = std::env::temp_dir().join(format!("headstart-input-{}", std::process::id()));
         std::fs::write(&bytes, [b'a', 0xff]).unwrap();
         let wrong = why(bytes.to_str().unwrap());
         std::fs::remove_file(&bytes).unwrap();
-        assert!(wrong.starts_with("it is not UTF-8"), "{wrong}");
+        assert!(wrong.starts_with("not UTF-8"), "{wrong}");
     }
 }

@@ -79,7 +79,7 @@ enum Verb {
     /// Show, export or delete what headstart has learned
     #[command(subcommand)]
     History(history::Verb),
-    /// Show what is written for the fleet (telemetry; off by default)
+    /// Show the telemetry that this host writes (off by default)
     #[command(subcommand)]
     Telemetry(telemetry::Verb),
     /// Serve a folder over HTTP/3, HTTP/2 and HTTP/1.1

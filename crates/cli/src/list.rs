@@ -1,7 +1,7 @@
 //! `headstart list`: what there is, read from the registries.
 
-use crate::config::nearest::guess;
 use crate::{beside, exit};
+use headstart_core::choice::unknown;
 use headstart_core::connect::race;
 use headstart_core::cwnd::{controller, start};
 use headstart_core::forward::{meter, profile};
@@ -77,8 +77,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let plain = plain();
     let known = names();
     if let Some(what) = args.what.as_deref().filter(|what| !known.contains(what)) {
-        let (names, guess) = (known.join(", "), guess(what, &known));
-        return Err(exit::Usage(format!("unknown list {what:?}; choose one of {names}{guess}")).into());
+        return Err(exit::Usage(unknown("list", what, &known)).into());
     }
     let words = || {
         let flag = args.json.then_some("--json");
@@ -89,7 +88,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         Some(_) => {}
         None => {
             beside::execute_if_there(&words())?;
-            crate::complain!("headstart: without the lists of {}, which is not installed", beside::LAB);
+            crate::complain!("headstart: the lists of {} are left out, because it is not installed", beside::LAB);
         }
     }
     print(args, plain);

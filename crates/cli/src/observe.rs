@@ -16,7 +16,7 @@ use headstart_io::link::Link;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Races that are told at most.
+/// The most races that are reported.
 const RACES: usize = 60;
 
 /// What is going on.
@@ -59,7 +59,7 @@ impl Observer {
         Self { clock: Clock::new(), state: Mutex::default() }
     }
 
-    /// What is going on, not older than `age`. Others that look at the same time wait and are told the same.
+    /// What is going on, not older than `age`. Others that look at the same time wait and get the same.
     pub fn look(&self, age: Duration) -> Arc<Sources> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(latest) = &state.latest

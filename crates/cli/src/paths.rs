@@ -1,9 +1,9 @@
 //! What `serve` and `get` remember of paths: one memory for their QUIC connections, kept over restarts by a thread that
 //! writes what is new at most once a second.
 
-use crate::config::nearest::guess;
 use crate::exit::{Usage, without_user};
 use anyhow::Context as _;
+use headstart_core::choice::unknown;
 use headstart_core::cwnd::history::{Medium, Settings};
 use headstart_core::cwnd::start;
 use headstart_core::path::NetworkId;
@@ -20,7 +20,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-/// What is written together: what was learned within this time.
+/// Changes within this time are written together.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Arguments that both verbs have.
@@ -56,7 +56,7 @@ pub struct Remembering {
     keeper: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the thread that keeps it is told.
+/// Messages to the thread that keeps it.
 #[derive(Debug)]
 enum Told {
     Learned,
@@ -65,17 +65,11 @@ enum Told {
 
 impl Remember {
     /// The memory that these arguments name, with what was kept in it. `network`: where the host is; `medium`: over what, since radio
-    /// changes in minutes; `listener` is told of changes of phase.
+    /// changes in minutes; `listener` receives changes of phase.
     pub fn open(&self, network: NetworkId, medium: Medium, listener: Option<Listener>) -> anyhow::Result<Remembering> {
         let Some(rule) = start::find(&self.start) else {
             let names: Vec<_> = start::ALL.iter().map(|entry| entry.name).collect();
-            let why = format!(
-                "unknown start rule {:?}; choose one of {}{}",
-                self.start,
-                names.join(", "),
-                guess(&self.start, &names)
-            );
-            return Err(Usage(why).into());
+            return Err(Usage(unknown("start rule", &self.start, &names)).into());
         };
         let mut shared = None;
         let folder = match &self.store[..] {
@@ -149,7 +143,7 @@ impl Remembering {
         }
     }
 
-    /// Writes what was learned last.
+    /// Writes the last changes.
     pub fn end(&self) {
         self.tell();
         if let Some(learned) = &self.learned {

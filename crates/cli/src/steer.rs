@@ -13,7 +13,7 @@ pub enum Verb {
     Pubkey,
 }
 
-/// A key and the end of its line; anything longer is none.
+/// A key and the end of its line; anything longer is not a key.
 const LONGEST: u64 = 64;
 
 /// Runs a verb.

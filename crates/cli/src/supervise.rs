@@ -28,7 +28,7 @@ pub struct Args {
     /// How long to stay after the last run.
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     linger: u64,
-    /// The folder in which what was learned is kept; without it, nothing is.
+    /// The folder in which the history is kept; without it, nothing is.
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
     /// A file of settings; may be given several times, and those that do not exist say nothing.

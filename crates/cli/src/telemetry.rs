@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// What to do.
 #[derive(Debug, clap::Subcommand)]
 pub enum Verb {
-    /// Print every event that waits to be collected, as it is.
+    /// Print the events that wait for collection, unchanged.
     Show,
 }
 
@@ -20,7 +20,7 @@ pub fn run(verb: &Verb, named: Option<&Path>) -> anyhow::Result<u8> {
     let Verb::Show = verb;
     let Some(settings) = settings(&Config::load(named)?)? else {
         crate::complain!(
-            "headstart: telemetry is off (setting telemetry.folder): nothing is written, nothing would be sent"
+            "headstart: telemetry is off (setting telemetry.folder): nothing is written (headstart never sends it)"
         );
         return Ok(exit::OK);
     };
@@ -35,7 +35,10 @@ pub fn run(verb: &Verb, named: Option<&Path>) -> anyhow::Result<u8> {
     }
     if telemetry.missing() > 0 {
         let missing = plural(telemetry.missing(), "event");
-        crate::complain!("headstart: {missing} found no room in {} (telemetry.most-mb)", settings.folder.display());
+        crate::complain!(
+            "headstart: {missing} dropped because {} is full (telemetry.most-mb)",
+            settings.folder.display()
+        );
     }
     Ok(exit::OK)
 }
@@ -53,7 +56,8 @@ pub fn settings(config: &Config) -> Result<Option<Settings>, Usage> {
         file if !file.is_empty() => PathBuf::from(file),
         _ => {
             let state = store::folder(|name| std::env::var_os(name)).map(|state| state.join("telemetry.key"));
-            state.ok_or_else(|| Usage("telemetry.key-file: must be set where there is no state folder".into()))?
+            state
+                .ok_or_else(|| Usage("telemetry.key-file: must be set, because this user has no state folder".into()))?
         }
     };
     Ok(Some(Settings {

@@ -38,7 +38,7 @@ fn without_the_lab_its_verbs_name_the_package_and_all_else_works() {
     let list = alone(folder.path(), empty.path(), &["list", "--json"]);
     let lists: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap();
     assert!(lists["races"].is_array() && lists["scenarios"].is_null(), "{lists}");
-    assert!(text(&list.stderr).contains("without the lists of headstart-lab"), "{list:?}");
+    assert!(text(&list.stderr).contains("the lists of headstart-lab are left out"), "{list:?}");
     let man = alone(folder.path(), empty.path(), &["man"]);
     assert!(man.status.success() && man.stdout.starts_with(b".ie"), "{man:?}");
 }

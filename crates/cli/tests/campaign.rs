@@ -103,9 +103,9 @@ fn a_plan_is_the_same_wherever_it_is_made_and_its_tasks_are_done_once() {
     assert_eq!(plan, fs::read_to_string(Campaign::new(SMALL).path("plan.jsonl")).unwrap());
 
     let first = campaign.work("out", &[]);
-    assert!(first.status.success() && err(&first).contains("20 done, 0 were there\n"), "{first:?}");
+    assert!(first.status.success() && err(&first).contains("20 done, 0 already done\n"), "{first:?}");
     let again = campaign.work("out", &[]);
-    assert!(again.status.success() && err(&again).contains("0 done, 20 were there\n"), "{again:?}");
+    assert!(again.status.success() && err(&again).contains("0 done, 20 already done\n"), "{again:?}");
     let (collected, account) = campaign.collect(&["out"]);
     assert!(collected.status.success(), "{collected:?}");
     assert_eq!((&account["planned"], &account["counted"], &account["invalid"]), (&20.into(), &20.into(), &0.into()));
@@ -137,7 +137,7 @@ fn shards_and_workers_beside_each_other_give_the_same_bits_as_one_process() {
             part.map_or(0, |number| number.trim().parse().unwrap())
         };
         done += number(" done");
-        elsewhere += number(" were there") + number(" done by another worker");
+        elsewhere += number(" already done") + number(" done by another worker");
     }
     assert_eq!((done, elsewhere), (20, 40), "each task has one winner");
     let one = campaign.bits("one");
@@ -172,12 +172,12 @@ fn what_is_missing_damaged_or_differing_is_named_and_ends_in_an_error() {
     let status = lab(&["status", "--plan", &campaign.word("plan.jsonl"), &campaign.word("a")]);
     assert_eq!(status.status.code(), Some(3));
     let said = String::from_utf8(status.stdout).unwrap();
-    assert!(said.contains("18 done (0 invalid), 0 begun, 0 failed, 1 damaged, 1 not begun"), "{said}");
+    assert!(said.contains("18 done (0 invalid), 0 running, 0 failed, 1 damaged, 1 not started"), "{said}");
     let status = lab(&["status", "--json", "--plan", &campaign.word("plan.jsonl"), &campaign.word("a")]);
     schema::must_hold("lab-status", std::str::from_utf8(&status.stdout).unwrap());
 
     let mended = campaign.work("a", &[]);
-    assert!(mended.status.success() && err(&mended).contains("2 done, 18 were there"), "{mended:?}");
+    assert!(mended.status.success() && err(&mended).contains("2 done, 18 already done"), "{mended:?}");
     assert!(err(&mended).contains(".damaged"), "{mended:?}");
     assert!(campaign.collect(&["a"]).0.status.success());
 }
@@ -268,7 +268,7 @@ fn a_scheduler_is_given_what_is_left_and_named_where_it_is_missing() {
     let mut command = Command::new("sh");
     command.arg(campaign.path("campaign.sbatch")).env("SLURM_ARRAY_TASK_ID", "7");
     let output = command.output().unwrap();
-    assert!(output.status.success() && err(&output).contains("1 done, 0 were there"), "{output:?}");
+    assert!(output.status.success() && err(&output).contains("1 done, 0 already done"), "{output:?}");
 }
 
 #[test]

@@ -62,5 +62,5 @@ fn a_program_that_cannot_be_made_ready_is_left_out_and_the_others_are_measured()
         |condition: &str| result["rows"].as_array().unwrap().iter().filter(|r| r["condition"] == condition).count();
     assert!(of("healthy-client") > 0 && of("healthy-java") == 0, "{text}");
     let report = std::fs::read_to_string(broken.join("results/report.md")).unwrap();
-    assert!(report.contains("java is left out, for it cannot be made ready"), "{report}");
+    assert!(report.contains("java is left out: preparing it failed"), "{report}");
 }

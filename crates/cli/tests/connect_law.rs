@@ -52,7 +52,7 @@ fn where_all_refuse_there_are_the_programs_own_syns_and_one_an_address() {
 #[ignore = "needs network namespaces: cargo xtask test"]
 fn every_program_is_heard_where_nothing_is_broken() {
     let rows = rows(&["healthy"]);
-    let heard = of(&rows, "healthy", "until it says something");
+    let heard = of(&rows, "healthy", "until it sends something");
     let all = of(&rows, "healthy", "SYNs");
     if all.is_empty() {
         return println!(

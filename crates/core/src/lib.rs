@@ -5,10 +5,11 @@
 //! simulator, the namespaces of the lab and the supervisor on a real host run exactly the same decisions.
 //!
 //! Columns: [`connect`], [`cwnd`], `forward`, [`realtime`], [`steer`]; none imports another. Of no column, and for each:
-//! [`path`] (what is known of a network, a family, a peer), [`wire`] (bytes to meaning and back, without state),
-//! [`machine`], [`lookout`], [`time`] and [`timing`].
+//! [`path`] (knowledge of a network, a family, a peer), [`wire`] (bytes to meaning and back, without state),
+//! [`machine`], [`lookout`], [`time`], [`timing`] and [`choice`] (messages about unknown names).
 #![forbid(unsafe_code)]
 
+pub mod choice;
 pub mod connect;
 pub mod cwnd;
 #[cfg(feature = "dns")]

@@ -6,7 +6,7 @@ use crate::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_micros(100);
 /// What comes within this time of falling asleep would have been seen: sleeping makes it later, by a processor's waking.
 const SOON: Duration = Duration::from_micros(200);
-/// Of all time, so much may be spent on looking in vain: one in a hundred, saved up for at most so long.
+/// Of all time, so much may be spent on polling without result: one in a hundred, saved up for at most so long.
 const SHARE: u32 = 100;
 const SAVED: Duration = Duration::from_millis(2);
 /// Bytes that are passed on between two waits at most where programs and peers ask and answer, those before counting half, a quarter
@@ -18,14 +18,14 @@ const LIGHT: usize = 4096;
 ///
 /// Waking up takes longer than all that a packet needs here. So a thread that has just passed on a request on a short path polls
 /// for its answer (as hypervisors do for their guests: halt polling). It never polls where nothing is to be expected: the last
-/// input must have come soon, and polling in vain is paid for out of a hundredth of the time. While nothing happens, it sleeps.
+/// input must have come soon, and polling without result is limited to a hundredth of the time. While nothing happens, it sleeps.
 #[derive(Clone, Copy, Debug)]
 pub struct Lookout {
     /// What came last came soon.
     soon: bool,
     /// Bytes that were passed on lately.
     lately: usize,
-    /// What may be spent in vain.
+    /// What may be spent without result.
     saved: Duration,
     began: Instant,
     looks: bool,

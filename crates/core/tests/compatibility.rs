@@ -131,7 +131,7 @@ fn a_record_of_a_newer_program_is_left_to_it() {
     let mut newer = recorded("path-record");
     newer[0] += 1;
     let why = Record::decode(&newer, Instant::from_millis(1_700_000_100_000)).unwrap_err().to_string();
-    assert!(why.contains("version 2") && why.contains("leave it to a newer program"), "{why}");
+    assert!(why.contains("version 2") && why.contains("use a newer program"), "{why}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, OwnedFd};
 const BACKLOG: i32 = 16;
 /// How long a process may take to answer; the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// No board is longer, in bytes: so much room is asked for in the socket of who asks; the kernel gives as much of it as it may.
+/// No board is longer, in bytes: this much buffer is requested for the reader's socket; the kernel grants what it permits.
 pub(crate) const LONGEST: usize = 1 << 20;
 
 /// What a process tells.
@@ -41,14 +41,14 @@ pub fn listener<T: Told>() -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Somebody asks at `listener`: is told the board.
+/// Accepts a client of `listener` and sends it the board.
 pub fn answer<T: Told>(listener: &OwnedFd, board: impl FnOnce() -> T) {
     if let Ok(client) = accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
         tell(client, board);
     }
 }
 
-/// Who has connected is told the board, if that one may be told, and not waited for.
+/// Sends the board to a client that may read it, without waiting for it.
 pub fn tell<T: Told>(client: impl AsFd, board: impl FnOnce() -> T) {
     if !is_trusted(&client) {
         return;
@@ -78,16 +78,16 @@ pub fn running<T: Told>() -> Vec<u32> {
 pub fn ask<T: Told>(pid: u32) -> io::Result<T> {
     let socket = local::connect(SocketType::STREAM, &address::<T>(pid)?, PATIENCE)?;
     if !is_trusted(&socket) {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is another user's; root may ask"));
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user: run as root"));
     }
     let mut text = Vec::new();
     File::from(socket).take(LONGEST as u64).read_to_end(&mut text)?;
     if text.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it does not tell this user; root may ask"));
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "this user may not read it: run as root"));
     }
     let told: T = serde_json::from_slice(&text).map_err(io::Error::other)?;
     if told.version() != T::VERSION {
-        let why = format!("it tells version {} of its board, and {} is known here", told.version(), T::VERSION);
+        let why = format!("its board has version {}, this program reads {}", told.version(), T::VERSION);
         return Err(io::Error::other(why));
     }
     Ok(told)

@@ -218,7 +218,7 @@ pub enum ControlError {
     #[error("the supervisor closed the connection")]
     HungUp,
     /// The other side is of another version.
-    #[error("the supervisor that is running is {0:?}, this is {VERSION:?}")]
+    #[error("the running supervisor is version {0:?}, this program is {VERSION:?}")]
     OtherVersion(String),
     /// Not a message of ours.
     #[error("malformed message: {0}")]
@@ -264,7 +264,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ControlError> {
     /// More would be no version of ours.
     const MAX_VERSION: usize = 100;
     let Some(end) = bytes.iter().take(MAX_VERSION).position(|b| *b == b'\n') else {
-        return Err(ControlError::Malformed("it names no version".into()));
+        return Err(ControlError::Malformed("it has no version".into()));
     };
     if &bytes[..end] != VERSION.as_bytes() {
         return Err(ControlError::OtherVersion(String::from_utf8_lossy(&bytes[..end]).into_owned()));

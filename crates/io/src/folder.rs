@@ -305,7 +305,7 @@ fn suitable(place: &Path) -> io::Result<()> {
     let text = place.to_str().ok_or_else(|| io::Error::other("path is not UTF-8"))?;
     if text.contains([' ', ':', ';', '$', '%']) {
         // ld.so(8) splits LD_PRELOAD at spaces and colons and expands $ and %.
-        return Err(io::Error::other("path cannot stand in LD_PRELOAD"));
+        return Err(io::Error::other("path cannot be used in LD_PRELOAD"));
     }
     if statvfs(place)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
         return Err(io::Error::other("mounted noexec"));

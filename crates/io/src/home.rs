@@ -141,7 +141,7 @@ fn name() -> io::Result<String> {
     let number = |kind: &str| {
         let link = std::fs::read_link(format!("/proc/thread-self/ns/{kind}"))?;
         let number = link.to_str().and_then(|l| l.split_once(":[")?.1.strip_suffix(']')?.parse::<u64>().ok());
-        number.ok_or_else(|| io::Error::other(format!("{} is no namespace", link.display())))
+        number.ok_or_else(|| io::Error::other(format!("{} is not a namespace", link.display())))
     };
     let [net, mnt, pid, user] = [number("net")?, number("mnt")?, number("pid")?, number("user")?];
     let history = std::env::var_os("HEADSTART_HISTORY").map(PathBuf::from);

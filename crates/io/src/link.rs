@@ -94,7 +94,8 @@ impl Link {
         }
         // A supervisor that other runs will find must not be under the filter of a process that ends before it does.
         if is_listened_to().unwrap_or(false) {
-            let why = "under a sandbox or another headstart, which listens to system calls, no lasting one is started";
+            let why =
+                "under a sandbox or another headstart that intercepts system calls, no shared supervisor is started";
             return Err(LinkError::Start(io::Error::other(why)));
         }
         let (home, listener) = match Home::make() {
@@ -106,7 +107,7 @@ impl Link {
             home.remove();
             return Err(LinkError::Start(e));
         }
-        Self::find().ok_or_else(|| LinkError::Start(io::Error::other("it has ended at once")))
+        Self::find().ok_or_else(|| LinkError::Start(io::Error::other("it ended at once")))
     }
 
     /// The connection to a supervisor of this run alone: `serve` in a process of its own, which is given the other end and
@@ -171,7 +172,7 @@ impl Link {
         }
         match self.hear()? {
             Reply::Summary(summary) => Ok(*summary),
-            other => Err(ControlError::Malformed(format!("{other:?} is no summary"))),
+            other => Err(ControlError::Malformed(format!("{other:?} is not a summary"))),
         }
     }
 
@@ -180,7 +181,7 @@ impl Link {
         self.ask(&Request::Explain { host: host.to_owned() }, &[])?;
         match self.hear()? {
             Reply::Explained(account) => Ok(*account),
-            other => Err(ControlError::Malformed(format!("{other:?} explains nothing"))),
+            other => Err(ControlError::Malformed(format!("{other:?} is not an explanation"))),
         }
     }
 
@@ -188,7 +189,7 @@ impl Link {
     pub fn history(&self) -> Result<(History, Vec<String>), ControlError> {
         match self.report(&Request::Remember { descriptors: vec![Descriptor::Report] })? {
             (Reply::Remembered { notes }, history) => Ok((history, notes)),
-            (other, _) => Err(ControlError::Malformed(format!("{other:?} is no history"))),
+            (other, _) => Err(ControlError::Malformed(format!("{other:?} is not a history"))),
         }
     }
 
@@ -197,7 +198,7 @@ impl Link {
         set_socket_timeout(&self.socket, Timeout::Recv, Some(PATIENCE))?;
         match self.report(&Request::Observe { descriptors: vec![Descriptor::Report], races, history })? {
             (Reply::Observed, observation) => Ok(observation),
-            (other, _) => Err(ControlError::Malformed(format!("{other:?} is no observation"))),
+            (other, _) => Err(ControlError::Malformed(format!("{other:?} is not an observation"))),
         }
     }
 
@@ -217,7 +218,7 @@ impl Link {
         self.ask(&Request::Forget { app: owned(app), host: owned(host) }, &[])?;
         match self.hear()? {
             Reply::Forgotten { records } => Ok(records),
-            other => Err(ControlError::Malformed(format!("{other:?} forgets nothing"))),
+            other => Err(ControlError::Malformed(format!("{other:?} is not an answer about deletion"))),
         }
     }
 

@@ -1,5 +1,5 @@
-//! A connection to a Unix socket. Any user may have taken its name, and who listens may have stopped: its line of those that wait may be
-//! full for ever, so that connecting has a time limit as everything else.
+//! A connection to a Unix socket. Any user may have taken its name, and the listener may have stopped: its backlog may stay full,
+//! so connecting has a time limit like everything else.
 
 use headstart_core::time::Duration;
 use rustix::io::Errno;

@@ -25,12 +25,12 @@ impl Reach {
     pub fn why_not(&self) -> Option<String> {
         match self {
             Self::Reached => None,
-            Self::Static => Some("it is statically linked, and a preloaded library does not reach it".into()),
+            Self::Static => Some("it is statically linked, so a library cannot be preloaded".into()),
             Self::Privileged => Some(
-                "it runs with rights of its own (set-user-ID or capabilities), where the loader ignores preloads"
+                "it runs with special rights (set-user-ID or capabilities), for which the loader ignores preloads"
                     .into(),
             ),
-            Self::Foreign(what) => Some(format!("it is {what}, which the library is not made for")),
+            Self::Foreign(what) => Some(format!("it is {what}, which the library does not support")),
         }
     }
 }

@@ -288,7 +288,7 @@ fn a_world_that_contradicts_itself_is_refused_with_its_fault() {
             change(&mut world);
             Network::build(&world).err().expect("no such world").to_string()
         };
-        assert!(fault(&|w| w.sites[0].v4[0].addr = [198, 18, 0, 9].into()).contains("the lab needs itself"));
+        assert!(fault(&|w| w.sites[0].v4[0].addr = [198, 18, 0, 9].into()).contains("is reserved for the lab"));
         assert!(fault(&|w| w.sites[0].v4[0].addr = w.sites[1].v4[0].addr).contains("belongs to two hosts"));
         assert!(fault(&|w| w.sites[0].v6[0].addr = [198, 19, 7, 7].into()).contains("other family"));
         assert!(fault(&|w| w.link = "no-such-link".into()).contains("no-such-link"));

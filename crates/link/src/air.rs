@@ -89,7 +89,7 @@ impl<P: Packet> Side<P> {
         }
     }
 
-    /// Notes what became of the transmission that was through at `through`, and lets go what need not wait.
+    /// Notes the result of the transmission that ended at `through`, and releases what need not wait.
     fn note_fates(&mut self, through: Instant, most_tries: u32) {
         for (place, received) in self.places.iter().zip(&self.received) {
             let Some(tried) = self.window.get_mut(*place) else { continue };

@@ -3,6 +3,7 @@
 //! Delays are one way. A rate counts bits of IP packets. Where a paper is silent, the reason says what was taken instead.
 //! Nothing here is fitted to a result.
 
+use headstart_core::choice::unknown;
 use headstart_core::time::Duration;
 
 use crate::medium::wlan::Wlan;
@@ -33,7 +34,7 @@ impl Preset {
 
 /// A preset that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown preset `{name}`: the presets are {}; or write items such as rate=100mbit,delay=15ms", names())]
+#[error("{}; or write items such as rate=100mbit,delay=15ms", unknown("preset", name, &names()))]
 pub struct UnknownPreset {
     /// What was asked for.
     pub name: String,
@@ -96,27 +97,27 @@ pub const ALL: &[Preset] = &[
     },
     Preset {
         name: "urllc",
-        why: "2 Mbit/s and RTT 5 ms: the low-latency channel of paper 5, section 4.1. Half of the delay each way, no loss. \
-              An endless queue, as in `embb`: what is sent too much of here waits.",
+        why: "2 Mbit/s and RTT 5 ms: the low-latency channel of paper 5, section 4.1. Half of the delay each way, no loss. An \
+              endless queue, as in `embb`: excess packets wait here.",
         up: urllc,
         down: urllc,
         medium: medium::wire,
     },
     Preset {
         name: "wlan-strong",
-        why: "An 802.11n channel at 65 Mbit/s (MCS 7, one antenna, 20 MHz), which both directions share with one \
-              neighbour: paper 4's receiver at -40 dBm, 24 dB above what MCS 7 wants (IEEE 802.11-2012, table 20-23). No \
-              frame fails but by collision. The neighbour is on and off for 400 ms each on average: ours. The hop \
-              alone, without delay beyond the air. Queues of 1000 packets: Linux's default.",
+        why: "An 802.11n channel at 65 Mbit/s (MCS 7, one antenna, 20 MHz), which both directions share with one neighbour: paper \
+              4's receiver at -40 dBm, 24 dB above what MCS 7 wants (IEEE 802.11-2012, table 20-23). Frames fail only by \
+              collision. The neighbour is on and off for 400 ms each on average: ours. The hop alone, without delay beyond the \
+              air. Queues of 1000 packets: Linux's default.",
         up: LinkSpec::default,
         down: LinkSpec::default,
         medium: || medium::wlan(Wlan::STRONG),
     },
     Preset {
         name: "wlan-weak",
-        why: "As `wlan-strong`, at 26 Mbit/s (MCS 3): paper 4's receiver at -58 dBm is 16 dB above what MCS 3 wants, a \
-              margin for delays that move as much as the paper says (section 7). 5 % of the frames fail, and 90 % in \
-              fades of 60 ms each 2 s on average: ours, for the paper gives the signal and no more.",
+        why: "As `wlan-strong`, at 26 Mbit/s (MCS 3): paper 4's receiver at -58 dBm is 16 dB above what MCS 3 wants, a margin for \
+              delays that move as much as the paper says (section 7). 5 % of the frames fail, and 90 % in fades of 60 ms each 2 s \
+              on average: ours, because the paper gives only the signal.",
         up: LinkSpec::default,
         down: LinkSpec::default,
         medium: || medium::wlan(Wlan::WEAK),
@@ -141,8 +142,8 @@ pub const ALL: &[Preset] = &[
     },
     Preset {
         name: "lan",
-        why: "No rate limit, 0.2 ms each way: a switched Ethernet with idle ports, where hosts answer a ping in some 0.4 ms. \
-              No loss; nothing queues where no rate limits.",
+        why: "No rate limit, 0.2 ms each way: a switched Ethernet with idle ports, where hosts answer a ping in some 0.4 ms. No \
+              loss; no queue, because no rate limit.",
         up: lan,
         down: lan,
         medium: medium::wire,
@@ -154,9 +155,9 @@ pub fn find(name: &str) -> Result<&'static Preset, UnknownPreset> {
     ALL.iter().find(|preset| preset.name == name).ok_or_else(|| UnknownPreset { name: name.to_owned() })
 }
 
-/// All names, parted by commas.
-pub fn names() -> String {
-    ALL.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ")
+/// All names.
+pub fn names() -> Vec<&'static str> {
+    ALL.iter().map(|preset| preset.name).collect()
 }
 
 fn lte(bits_per_second: u64) -> LinkSpec {

@@ -16,7 +16,7 @@ use headstart_core::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// Nothing is written where a direction should be.
-    #[error("an empty link in `{text}`: write a preset ({}) or items such as `{EXAMPLE}`", preset::names())]
+    #[error("an empty link in `{text}`: write a preset ({}) or items such as `{EXAMPLE}`", preset::names().join(", "))]
     Empty {
         /// The whole text.
         text: String,
@@ -39,7 +39,7 @@ pub enum ParseError {
         part: String,
     },
     /// A key that does not exist.
-    #[error("unknown key `{key}` in `{part}`: the keys are {KEYS}")]
+    #[error("unknown key `{key}` in `{part}`; choose one of {KEYS}")]
     UnknownKey {
         /// The item.
         part: String,
@@ -361,11 +361,15 @@ mod tests {
 
     #[test]
     fn the_messages_name_the_bad_part_and_list_what_exists() {
-        assert!(told("lten").starts_with("unknown preset `lten`: the presets are "), "{}", told("lten"));
+        assert!(
+            told("lten").starts_with("unknown preset `lten` (did you mean `lte`?); choose one of "),
+            "{}",
+            told("lten")
+        );
         assert!(told("lten").contains("lte, "));
         assert_eq!(
             told("rate=1mbit,dealy=3ms"),
-            "unknown key `dealy` in `dealy=3ms`: the keys are rate, delay, jitter, loss, queue, order, medium"
+            "unknown key `dealy` in `dealy=3ms`; choose one of rate, delay, jitter, loss, queue, order, medium"
         );
         assert_eq!(told("rate=1mbit,rate=2mbit"), "`rate=2mbit`: rate is given twice for one direction");
         assert_eq!(

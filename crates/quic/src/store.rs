@@ -19,7 +19,7 @@ pub struct NotAStore;
 
 impl std::fmt::Display for NotAStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("these bytes are no store of paths: begin with Store::memory()")
+        f.write_str("not a store of paths: start with Store::memory()")
     }
 }
 

@@ -42,7 +42,7 @@ impl std::fmt::Display for Why {
             Self::Left { untaken } => write!(f, "the peer closed it and left {untaken} messages unread"),
             Self::Gone => FrameError::Gone.fmt(f),
             Self::Lost(patience) => {
-                write!(f, "the peer does not answer any more: nothing for {} s", patience.as_secs_f64())
+                write!(f, "the peer stopped answering: nothing for {} s", patience.as_secs_f64())
             }
             Self::Silent(patience) => write!(
                 f,
@@ -59,7 +59,7 @@ impl std::fmt::Display for Ending {
         self.why.fmt(f)?;
         match self.unconfirmed {
             0 => Ok(()),
-            count => write!(f, "; {count} messages are not known to have arrived"),
+            count => write!(f, "; {count} messages may not have arrived"),
         }
     }
 }

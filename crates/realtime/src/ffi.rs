@@ -58,19 +58,19 @@ pub const HS_UNCONFIRMED: c_int = -13;
 /// What a code says, in English.
 const TEXTS: &[(c_int, &CStr)] = &[
     (HS_OK, c"it worked"),
-    (HS_INVALID, c"an argument is null, or of no use"),
-    (HS_TIMEOUT, c"the time for it is up"),
-    (HS_FULL, c"the lane has as many messages on their way as it may"),
-    (HS_CLOSED, c"this side has closed it"),
+    (HS_INVALID, c"an argument is null or invalid"),
+    (HS_TIMEOUT, c"timed out"),
+    (HS_FULL, c"the lane has too many messages in flight"),
+    (HS_CLOSED, c"this side closed the session"),
     (HS_LEFT, c"the peer has closed the session"),
-    (HS_GONE, c"the peer does not know the session any more: it was restarted, or has given it up"),
-    (HS_LOST, c"the peer does not answer any more"),
+    (HS_GONE, c"the peer no longer knows the session: it was restarted, or the session expired"),
+    (HS_LOST, c"the peer stopped answering"),
     (HS_SILENT, c"the peer never answered: it does not speak this protocol, or only an older version of it"),
     (HS_STRANGER, c"the peer does not speak this protocol, or another version of it"),
     (HS_CONNECT, c"no connection to the peer, or no address to listen on"),
-    (HS_TECHNIQUE, c"there is no technique of that name"),
+    (HS_TECHNIQUE, c"unknown technique"),
     (HS_TOO_LONG, c"a message is longer than 16 KiB"),
-    (HS_UNCONFIRMED, c"not everything that was sent is known to have arrived"),
+    (HS_UNCONFIRMED, c"some messages may not have arrived"),
 ];
 
 fn code(error: &SessionError) -> c_int {

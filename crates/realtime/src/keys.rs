@@ -50,16 +50,16 @@ pub enum KeyError {
         source: io::Error,
     },
     /// The file may be read by others.
-    #[error("{path} may be read by others, and holds a secret: chmod 600 {path}", path = .0.display())]
+    #[error("{path} contains a secret but other users can read it: chmod 600 {path}", path = .0.display())]
     Open(PathBuf),
     /// The file is something else.
-    #[error("{path} holds no key of a relay: `headstart relay key {path}` makes one where nothing is", path = .0.display())]
+    #[error("{path} does not contain a relay's key: `headstart relay key {path}` creates a new file", path = .0.display())]
     NotAKey(PathBuf),
     /// A public key is something else.
     #[error("not a public key: it is 64 hexadecimal digits, as `headstart relay key` prints them")]
     NotPublic,
     /// TLS does not take it.
-    #[error("TLS does not take the key: {0}")]
+    #[error("TLS refuses the key: {0}")]
     Tls(#[source] Error),
 }
 

@@ -73,7 +73,7 @@ pub enum SessionError {
     #[error("the session is over: {0}")]
     Over(Ending),
     /// The time for it is up.
-    #[error("it took longer than it may")]
+    #[error("timed out")]
     TimedOut,
 }
 

@@ -251,7 +251,7 @@ impl Shared {
         state.vigil.heard(now);
         if now >= state.assured + ASSURES {
             state.assured = now;
-            state.wakeups.count("the peer is told that this side is there");
+            state.wakeups.count("keepalive");
             state.messenger.assure(headstart_core::realtime::Connection(id));
             self.spread(now, &mut state);
         }

@@ -47,8 +47,8 @@ impl Vigil {
 
     /// When the peer is to be given up.
     pub fn deadline(&self) -> Option<Deadline> {
-        let alone = self.alone.map(|at| Deadline { at: at + self.patience, why: "the peer answers nowhere" });
-        let unheard = self.unheard.map(|at| Deadline { at: at + self.longest(), why: "nothing is heard of the peer" });
+        let alone = self.alone.map(|at| Deadline { at: at + self.patience, why: "the peer answers on no connection" });
+        let unheard = self.unheard.map(|at| Deadline { at: at + self.longest(), why: "the peer does not answer" });
         Deadline::earliest([alone, unheard])
     }
 

@@ -143,9 +143,9 @@ async fn a_peer_that_does_not_come_back_is_given_up_and_what_waits_for_room_is_t
     assert_eq!(ending.why, Why::Lost(SHORT));
     assert_eq!(ending.unconfirmed, WINDOW);
     let causes = near.wakeups();
-    assert!(causes.iter().any(|(why, _)| why == "the peer answers nowhere"), "{causes:?}");
+    assert!(causes.iter().any(|(why, _)| why == "the peer answers on no connection"), "{causes:?}");
     let causes = near.wakeups();
-    assert!(causes.iter().any(|(why, _)| why == "the peer answers nowhere"), "{causes:?}");
+    assert!(causes.iter().any(|(why, _)| why == "the peer answers on no connection"), "{causes:?}");
     assert!(!patient(near.delivered()).await);
 }
 
@@ -212,7 +212,7 @@ async fn a_peer_that_stands_still_is_given_up_though_its_kernel_keeps_the_connec
         near.lane(0, Kind::Ordered).send(b"x").await.unwrap();
         assert_eq!(ended(&near).await, Ending { why: Why::Lost(SILENCE), unconfirmed: 1 }, "over TCP: {over_tcp}");
         let causes = near.wakeups();
-        assert!(causes.iter().any(|(why, _)| why == "nothing is heard of the peer"), "{causes:?}");
+        assert!(causes.iter().any(|(why, _)| why == "the peer does not answer"), "{causes:?}");
         drop(go_on);
     }
     program.kill();

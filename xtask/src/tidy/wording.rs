@@ -148,7 +148,9 @@ mod tests {
 
     #[test]
     fn the_list_has_what_the_style_page_forbids_first() {
-        for phrase in ["nobody", "whoever", "gone on with", "what became of", "made no sense", "believe everybody"] {
+        let first = ["nobody", "whoever", "gone on with", "what became of", "made no sense", "believe everybody"];
+        let others = ["sent again", "carried again", "in vain", "is told", "of ours", "there is no experiment"];
+        for phrase in first.into_iter().chain(others) {
             assert!(PHRASES.lines().any(|line| line == phrase), "{phrase}");
         }
     }

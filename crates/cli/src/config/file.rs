@@ -1,10 +1,10 @@
 //! A file of settings: TOML, with the line of whatever is wrong in it.
 
 use super::all::ALL;
-use super::nearest::unknown;
 use super::setting::{Setting, Value};
 use crate::exit::Usage;
 use crate::input;
+use headstart_core::choice::unknown;
 use std::io::ErrorKind;
 use std::path::Path;
 use toml::Spanned;
@@ -69,7 +69,7 @@ pub fn read(path: &Path, text: &str) -> Read {
             let at = Spanned::span(key).start;
             let Some(setting) = of_section.iter().find(|setting| setting.name() == key.get_ref().as_ref()) else {
                 let known: Vec<_> = of_section.iter().map(|setting| setting.name()).collect();
-                wrong(at, unknown(&format!("key in [{name}]:"), key.get_ref(), &known));
+                wrong(at, format!("[{name}]: {}", unknown("key", key.get_ref(), &known)));
                 continue;
             };
             match setting.read_toml(value.get_ref()) {

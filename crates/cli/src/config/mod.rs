@@ -6,7 +6,6 @@
 
 pub mod all;
 mod file;
-pub mod nearest;
 mod schema;
 mod setting;
 pub mod verb;
@@ -136,7 +135,7 @@ impl Config {
             let Some(setting) = all::ALL.iter().find(|setting| setting.variable() == name) else {
                 let known: Vec<_> = all::ALL.iter().map(|setting| setting.variable()).collect();
                 let known: Vec<_> = known.iter().map(String::as_str).collect();
-                let why = nearest::unknown("setting", name, &known);
+                let why = headstart_core::choice::unknown("setting", name, &known);
                 mistakes.push(Mistake { at: "environment".into(), why });
                 continue;
             };

@@ -135,7 +135,7 @@ impl Setting {
             (Kind::Share, Value::Share(share)) if !(0.0..=1.0).contains(share) => Err(not_a_share(&share.to_string())),
             (Kind::Choice(choices), Value::Text(text)) => match choices() {
                 choices if choices.contains(&text.as_str()) => Ok(value),
-                choices => Err(super::nearest::unknown("value", text, &choices)),
+                choices => Err(headstart_core::choice::unknown("value", text, &choices)),
             },
             (Kind::Text(check), Value::Text(text)) => check(text).map(|()| value),
             _ => Ok(value),

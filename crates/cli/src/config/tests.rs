@@ -52,11 +52,8 @@ fn later_layers_win_and_everyone_is_told_which_one_did() {
 #[test]
 fn mistakes_are_named_with_file_line_and_the_nearest_name() {
     for (text, says) in [
-        (
-            "[connect]\n\nrcae = \"adaptive\"\n",
-            "config.toml:3: unknown key in [connect]: \"rcae\": did you mean \"race\"?",
-        ),
-        ("[conect]\n", "config.toml:1: unknown section \"conect\": did you mean \"connect\"?"),
+        ("[connect]\n\nrcae = \"adaptive\"\n", "config.toml:3: [connect]: unknown key `rcae` (did you mean `race`?)"),
+        ("[conect]\n", "config.toml:1: unknown section `conect` (did you mean `connect`?)"),
         ("connect = 1\n", "config.toml:1: [connect] is a section"),
         (
             "[connect]\nrace = \"adaptve\"\n",

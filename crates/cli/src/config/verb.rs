@@ -62,7 +62,7 @@ pub fn run(verb: Verb, named: Option<&Path>) -> anyhow::Result<u8> {
     }
 }
 
-/// Every mistake is told, not just the first.
+/// Reports every mistake, not just the first.
 fn check(args: &Check, named: Option<&Path>) -> anyhow::Result<u8> {
     let mistakes = match &args.file {
         Some(file) => super::file::read(file, &super::file::text(file, true)?.unwrap_or_default()).mistakes,

@@ -9,7 +9,7 @@ use hyper::{Method, Request, StatusCode};
 use std::future::poll_fn;
 use std::pin::Pin;
 
-/// What a server is told of us.
+/// What a server learns about us.
 const AGENT: &str = concat!("headstart/", env!("CARGO_PKG_VERSION"));
 
 /// What comes back.

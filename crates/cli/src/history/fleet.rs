@@ -18,7 +18,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Begins the document and what is signed, so that the signature is none of anything else.
+/// Begins the document and what is signed, so that the signature fits nothing else.
 const TITLE: &str = "headstart-history-1";
 
 /// Prints what this host has learned, signed by the key in the file at `key`.

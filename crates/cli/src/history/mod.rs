@@ -118,7 +118,7 @@ impl Which {
     }
 }
 
-/// What was learned, where it was found, and what went wrong with the store.
+/// The history, where it was found, and what went wrong with the store.
 struct Found {
     history: History,
     source: &'static str,

@@ -18,7 +18,7 @@ const VERSION: u32 = 1;
 pub enum Verb {
     /// Report on telemetry: connect times, where IPv6 hurts, what headstart saves (DuckDB).
     Report(Report),
-    /// Write telemetry of hosts that never were, made in virtual time.
+    /// Write telemetry of simulated hosts, made in virtual time.
     Simulate(Simulate),
 }
 
@@ -74,7 +74,7 @@ struct Question {
 const QUESTIONS: [Question; 5] = [
     Question {
         name: "account",
-        title: "What there is",
+        title: "Overview",
         words: &["first_day", "last_day"],
         numbers: &["hosts", "events", "twice", "damaged_lines", "missing"],
         sql: "SELECT count(DISTINCT host) AS hosts, count(*) AS events, strftime(make_timestamp(min(time_s) * 1000000), '%Y-%m-%d') AS first_day, \
@@ -101,7 +101,7 @@ const QUESTIONS: [Question; 5] = [
     },
     Question {
         name: "ipv6",
-        title: "Where IPv6 hurts hosts without headstart: 1 % fail, or a median 20 % above IPv4's on all hosts",
+        title: "Where IPv6 hurts hosts without headstart: at least 1 % fail, or the median is 20 % above IPv4's on all hosts",
         words: &["label", "verdict"],
         numbers: &[
             "ipv6_connections",
@@ -120,7 +120,7 @@ const QUESTIONS: [Question; 5] = [
     },
     Question {
         name: "saved",
-        title: "What headstart saves: mean wait for a connection, attempts in vain included (ms)",
+        title: "What headstart saves: mean wait for a connection, failed attempts included (ms)",
         words: &["label"],
         numbers: &["connections", "without_ms", "with_ms", "saved_ms", "saved_hours"],
         sql: "SELECT label, count(connect_ms) FILTER (accelerated) AS connections, \

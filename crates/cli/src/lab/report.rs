@@ -25,7 +25,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     Ok(exit::OK)
 }
 
-/// Of a result: the largest of ours has 7 MiB.
+/// Of a result: the project's largest has 7 MiB.
 const MOST: u64 = 256 << 20;
 
 /// Reads the result in a folder, or a result file.

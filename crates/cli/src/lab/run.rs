@@ -2,9 +2,9 @@
 
 use super::asked::{self, Asked};
 use super::progress::Line;
-use crate::config::nearest::guess;
 use crate::{exit, output};
 use anyhow::Context as _;
+use headstart_core::choice::unknown;
 use headstart_io::clock::{Clock, wall};
 use headstart_lab::campaign::digest_of_pages;
 use headstart_lab::device::{DeviceState, Snapshot};
@@ -44,13 +44,8 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let entry = asked::experiment(&args.name)?;
     let speeds = entry.speeds(args.asked.speeds()?).map_err(usage)?;
     if let Some(bad) = args.conditions.iter().find(|c| !entry.conditions.contains(&c.as_str())) {
-        let known = entry.conditions.join(", ");
-        return Err(exit::Usage(format!(
-            "{} has no condition {bad:?}; it has: {known}{}",
-            entry.name,
-            guess(bad, entry.conditions)
-        ))
-        .into());
+        let why = format!("{}: {}", entry.name, unknown("condition", bad, entry.conditions));
+        return Err(exit::Usage(why).into());
     }
     if args.pages.is_some() && !LOADS_PAGES.contains(&entry.name) {
         let why = format!("--pages: {} does not use it; only {} do", entry.name, LOADS_PAGES.join(", "));

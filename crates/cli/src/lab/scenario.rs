@@ -1,8 +1,8 @@
 //! `headstart lab scenario`: a network and its traffic from a TOML file, in virtual time, in namespaces, or both side by
 //! side; or a program on one of its nodes.
 
-use crate::config::nearest::guess;
 use crate::{exit, input, output};
+use headstart_core::choice::unknown;
 use headstart_lab::netns::{self, Entered, Entry};
 use headstart_lab::report::{self, Kind, Table};
 use headstart_lab::scenario::{self, Figure, Measured, Scenario, real_time, virtual_time};
@@ -100,8 +100,7 @@ fn text(name: &str) -> anyhow::Result<(String, String)> {
     let path = Path::new(name);
     if !name.contains(['/', '.']) && !path.exists() {
         let known: Vec<_> = scenario::ALL.iter().map(|entry| entry.name).collect();
-        let (all, guess) = (known.join(", "), guess(name, &known));
-        return Err(exit::Usage(format!("there is no scenario {name:?}: name a file, or one of {all}{guess}")).into());
+        return Err(exit::Usage(format!("{}, or a file", unknown("scenario", name, &known))).into());
     }
     let text = input::text(path, input::MOST).map_err(|why| exit::Usage::unreadable(path, why))?;
     Ok((text, name.to_owned()))

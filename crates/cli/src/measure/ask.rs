@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const VERSION: u32 = 1;
 /// How long the other end may be silent.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long it may take for the first answer, which tells whether it is one of ours.
+/// How long it may take for the first answer, which shows whether it is a headstart server.
 const FIRST: Duration = Duration::from_secs(3);
 
 /// Arguments of `headstart measure network`.
@@ -121,7 +121,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     Ok(exit::OK)
 }
 
-/// Waits for the answer that shows that a server of ours is there.
+/// Waits for the answer that shows that a headstart server is there.
 fn first_answer(stream: &mut TcpStream, clock: Clock, server: &str) -> anyhow::Result<()> {
     stream.set_read_timeout(Some(FIRST))?;
     ask(stream, clock).map_err(|why| {

@@ -20,7 +20,7 @@ use hyper::header::ACCEPT;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// How old an answer may be: scraped more often, the same is told again.
+/// How old an answer may be: scraped more often, the answer stays the same.
 const FRESH: Duration = Duration::from_millis(250);
 
 /// Arguments of `headstart metrics`.

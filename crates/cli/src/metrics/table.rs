@@ -95,7 +95,7 @@ const fn timed(name: &'static str, help: &'static str, read: fn(&Sources) -> Sam
 
 /// All of them.
 pub const ALL: &[Metric] = &[
-    gauge("headstart_up", "", &["part"], "Processes of headstart that answer.", |s| {
+    gauge("headstart_up", "", &["part"], "Processes of headstart that respond.", |s| {
         let parts = [
             ("supervisor", usize::from(s.supervisor.is_some())),
             ("daemon", usize::from(s.daemon.is_some())),
@@ -109,7 +109,9 @@ pub const ALL: &[Metric] = &[
         "How long programs waited for a connection; outcome under-way: handed over before it was connected.",
         |s| ours(s, What::Connect),
     ),
-    timed("headstart_handshake", "How long TCP handshakes took, waited for or not.", |s| ours(s, What::Handshake)),
+    timed("headstart_handshake", "How long TCP handshakes took, whether a program waited or not.", |s| {
+        ours(s, What::Handshake)
+    }),
     counter("headstart_lookups", &["outcome"], "Calls of getaddrinfo that were answered.", |s| {
         tally(s, |o| vec![("ok", o.tally.resolved), ("failed", o.tally.unresolved)])
     }),
@@ -120,7 +122,7 @@ pub const ALL: &[Metric] = &[
     counter("headstart_cache_lookups", &["result"], "Lookups of one record type, by whether the cache had it.", |s| {
         tally(s, |o| vec![("hit", o.tally.cache_hits), ("miss", o.tally.cache_misses)])
     }),
-    counter("headstart_connection_attempts", &["purpose"], "Connection attempts begun (SYNs).", |s| {
+    counter("headstart_connection_attempts", &["purpose"], "Connection attempts (SYNs).", |s| {
         tally(s, |o| {
             let (learn, stale) = (o.tally.explorations, o.tally.optimistic);
             let race = o.tally.attempts.saturating_sub(learn + stale);
@@ -142,11 +144,16 @@ pub const ALL: &[Metric] = &[
     counter("headstart_pool_connections", &["event"], "Connections opened ahead, and those taken.", |s| {
         tally(s, |o| vec![("opened", o.tally.spares), ("taken", o.tally.spares_taken)])
     }),
-    counter("headstart_pool_misses", &["reason"], "Connections that were not there when a program asked.", |s| {
-        let missed = s.supervisor.iter().flat_map(|o| o.tally.missed.iter());
-        missed.map(|(why, n)| (vec![why.describe().to_owned()], Value::Count(*n))).collect()
-    }),
-    counter("headstart_calls_not_handled", &["reason"], "Calls of programs that were left alone.", |s| {
+    counter(
+        "headstart_pool_misses",
+        &["reason"],
+        "Connections that were not ready when a program asked, by reason.",
+        |s| {
+            let missed = s.supervisor.iter().flat_map(|o| o.tally.missed.iter());
+            missed.map(|(why, n)| (vec![why.describe().to_owned()], Value::Count(*n))).collect()
+        },
+    ),
+    counter("headstart_calls_not_handled", &["reason"], "Calls of programs that were not handled, by reason.", |s| {
         let passed = s.supervisor.iter().flat_map(|o| o.tally.passed.iter());
         passed.map(|(why, n)| (vec![why.describe().to_owned()], Value::Count(*n))).collect()
     }),
@@ -182,7 +189,7 @@ pub const ALL: &[Metric] = &[
     }),
     timed(
         "headstart_measured_request",
-        "From a request's last byte to its acknowledgement: the mean of each connection, when it ends.",
+        "Time from a request's last byte to its acknowledgement: the mean of each connection, when it ends.",
         |s| histograms(&s.measured, What::MeasuredRequest),
     ),
     Metric {
@@ -256,13 +263,13 @@ pub const ALL: &[Metric] = &[
     counter(
         "headstart_steered_packets",
         &["channel", "reason"],
-        "Packets of the tunnel by why they went there.",
+        "Packets of the tunnel by the reason for the choice of channel.",
         |s| {
             let reasons = s.daemon.iter().filter_map(|d| d.steering.as_ref()).flat_map(|t| &t.reasons);
             reasons.map(|r| (vec![r.channel.clone(), r.why.clone()], Value::Count(r.packets))).collect()
         },
     ),
-    counter("headstart_bundled_segments", &[], "TCP segments that carry the data before them again.", |s| {
+    counter("headstart_bundled_segments", &[], "TCP segments that repeat the data before them.", |s| {
         number(s.daemon.as_ref().and_then(|d| d.bundling).map(|b| b.bundled))
     }),
 ];

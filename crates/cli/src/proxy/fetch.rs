@@ -35,7 +35,7 @@ fn place(uri: &Uri) -> Result<(String, u16, String), Refusal> {
         Some(_) => return Err(bad("this proxy supports only http URLs")),
         None => return Err(bad("this is a proxy: send a full URL, as in GET http://server.example/")),
     }
-    let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| bad("the request names no server"))?;
+    let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| bad("the request has no server name"))?;
     let authority = uri.authority().map_or("", |authority| authority.as_str());
     let said = authority.rsplit(']').next().unwrap_or_default().rsplit_once(':').map_or("", |(_, port)| port);
     if !said.is_empty() && uri.port_u16().is_none() {
@@ -56,13 +56,13 @@ fn prepare(name: &str, mut request: Request<Incoming>) -> Result<Asked, Refusal>
         ));
     }
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
-    *request.uri_mut() = path.parse().map_err(|_| refused(StatusCode::BAD_REQUEST, "the request names no path"))?;
+    *request.uri_mut() = path.parse().map_err(|_| refused(StatusCode::BAD_REQUEST, "the request has no path"))?;
     let version = if request.version() == Version::HTTP_10 { "1.0" } else { "1.1" };
     *request.version_mut() = Version::HTTP_11;
     let headers = request.headers_mut();
     forget_the_hop(headers);
     let of_host = HeaderValue::from_str(&authority);
-    headers.insert(HOST, of_host.map_err(|_| refused(StatusCode::BAD_REQUEST, "the request names no server"))?);
+    headers.insert(HOST, of_host.map_err(|_| refused(StatusCode::BAD_REQUEST, "the request has no server name"))?);
     if let Ok(via) = HeaderValue::from_str(&format!("{version} {name}")) {
         headers.append(VIA, via);
     }

@@ -194,7 +194,7 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     Ok(exit::OK)
 }
 
-/// Keeps what was learned, now and then.
+/// Saves the history from time to time.
 async fn keep(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(KEPT).await;
@@ -264,7 +264,7 @@ async fn answer(shared: Arc<Shared>, seat: Arc<Seat>, request: Request<Incoming>
     answered.unwrap_or_else(|Refusal(status, why)| said(status, &why))
 }
 
-/// Why a request is not carried out: what its sender is told.
+/// Why a request is not carried out: the message to its sender.
 struct Refusal(StatusCode, String);
 
 impl Refusal {

@@ -63,7 +63,7 @@ impl Bound {
         match self {
             Self::Interface(name) => {
                 let is_there = Netlink::open().and_then(|mut netlink| netlink.index(name)).is_ok();
-                (!is_there).then(|| format!("there is no interface {name}"))
+                (!is_there).then(|| format!("unknown interface `{name}`"))
             }
             Self::Address(own) => {
                 let is_there = std::net::UdpSocket::bind((*own, 0)).is_ok();
@@ -242,7 +242,7 @@ fn translated(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     bytes[at..].first_chunk::<4>().map(|v4| Ipv4Addr::from(*v4))
 }
 
-/// Whether an interface of this host has the address. What cannot be told is taken for its own.
+/// Whether an interface of this host has the address. If that is unknown, it counts as its own.
 fn is_own(ip: IpAddr) -> bool {
     let length = Netlink::open().and_then(|mut netlink| netlink.prefix_length(ip.to_canonical()));
     length.map_or(true, |length| length.is_some())
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn an_interface_that_is_not_there_is_noticed_and_an_address_is_left_to_the_host() {
         let is_absent = |text: &str| text.parse::<Bound>().unwrap().absent();
-        assert_eq!(is_absent("nowhere0"), Some("there is no interface nowhere0".to_owned()));
+        assert_eq!(is_absent("nowhere0"), Some("unknown interface `nowhere0`".to_owned()));
         assert_eq!(is_absent("192.0.2.7"), Some("192.0.2.7 is not an address of this host".to_owned()));
         assert_eq!((is_absent("lo"), is_absent("127.0.0.1")), (None, None));
     }

@@ -7,7 +7,7 @@ use std::io;
 use std::time::Duration;
 use tokio::net::UnixListener;
 
-/// Sessions that are told: the latest.
+/// The most sessions that are reported: the latest.
 const MOST: usize = 100;
 
 /// Between two tries to let somebody in.
@@ -78,7 +78,7 @@ impl Told for Board {
     }
 }
 
-/// From now on, who asks is told of the sessions that `program` begins. A second process of the same number, in another namespace of
+/// From now on, reports the sessions that `program` starts. A second process of the same number, in another namespace of
 /// processes, is the one that is not shown.
 pub fn show(program: &'static str) {
     observe::start();

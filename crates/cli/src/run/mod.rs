@@ -251,7 +251,7 @@ fn preloading(folder: &Folder) -> [(&'static str, OsString); 2] {
     [("LD_PRELOAD", preload), ("HEADSTART_DIR", folder.path().into())]
 }
 
-/// `library` after the others that the program was told to load: what those do with names and connections (send them to a proxy,
+/// `library` after the others that the program has to load: what those do with names and connections (send them to a proxy,
 /// say) comes first, and what is left of it comes to us.
 fn after(others: Option<OsString>, library: &Path) -> OsString {
     let mut preload = others.unwrap_or_default();

@@ -15,7 +15,7 @@ use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
 /// How often it is looked whether a process is left. One look reads a link of each process of the host.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How the command is told that it may end.
+/// How the command learns that it may end.
 #[derive(Debug)]
 pub struct Told(PipeWriter);
 
@@ -55,7 +55,7 @@ pub fn in_two(work: impl FnOnce(Told) -> anyhow::Result<u8>) -> anyhow::Result<u
     }
 }
 
-/// A descriptor that is readable when no process is left in the network namespace of this number; none, if there is none now.
+/// A descriptor that is readable when no process is left in the network namespace of this number; none, if no process is left.
 pub fn until_all_have_left(number: u64) -> Option<PipeReader> {
     if !is_inhabited(number) {
         return None;
@@ -72,7 +72,7 @@ pub fn until_all_have_left(number: u64) -> Option<PipeReader> {
     Some(left)
 }
 
-/// Whether a process is in the network namespace of this number. Those of other users are none of ours.
+/// Whether a process is in the network namespace of this number. Those of other users do not count.
 fn is_inhabited(number: u64) -> bool {
     let here = format!("net:[{number}]");
     let Ok(all) = std::fs::read_dir("/proc") else { return false };

@@ -26,7 +26,7 @@ pub enum Body {
 /// The answer to `method` of `uri`.
 pub fn answer(site: &Site, method: &Method, uri: &Uri, headers: &HeaderMap) -> Response<Body> {
     if method != Method::GET && method != Method::HEAD {
-        let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered here\n".to_owned());
+        let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are supported\n".to_owned());
         answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
         return answer;
     }
@@ -52,8 +52,8 @@ pub fn answer(site: &Site, method: &Method, uri: &Uri, headers: &HeaderMap) -> R
                 answer
             }
             Found::Nothing => nothing(),
-            Found::Busy => text(StatusCode::SERVICE_UNAVAILABLE, "this cannot be read now\n".to_owned()),
-            Found::Forbidden => text(StatusCode::FORBIDDEN, "this may not be read\n".to_owned()),
+            Found::Busy => text(StatusCode::SERVICE_UNAVAILABLE, "temporarily unavailable\n".to_owned()),
+            Found::Forbidden => text(StatusCode::FORBIDDEN, "access denied\n".to_owned()),
         },
     };
     if method == Method::HEAD {
@@ -65,7 +65,7 @@ pub fn answer(site: &Site, method: &Method, uri: &Uri, headers: &HeaderMap) -> R
 
 /// The answer while too many others are under way.
 pub fn busy() -> Response<Body> {
-    let mut answer = text(StatusCode::SERVICE_UNAVAILABLE, "too many requests are under way\n".to_owned());
+    let mut answer = text(StatusCode::SERVICE_UNAVAILABLE, "too many requests are in progress\n".to_owned());
     set(&mut answer, header::RETRY_AFTER, "1");
     answer
 }
@@ -76,7 +76,7 @@ fn decoded(target: &target::Target) -> String {
 }
 
 fn nothing() -> Response<Body> {
-    text(StatusCode::NOT_FOUND, "there is nothing here\n".to_owned())
+    text(StatusCode::NOT_FOUND, "not found\n".to_owned())
 }
 
 fn text(status: StatusCode, text: String) -> Response<Body> {
@@ -129,7 +129,8 @@ fn of_file(file: Opened, coding: Option<&str>, method: &Method, headers: &Header
             (first, last + 1)
         }
         Selection::Nothing => {
-            let mut refused = text(StatusCode::RANGE_NOT_SATISFIABLE, "the file ends before this range\n".to_owned());
+            let mut refused =
+                text(StatusCode::RANGE_NOT_SATISFIABLE, "the range is beyond the end of the file\n".to_owned());
             set(&mut refused, header::CONTENT_RANGE, &ContentRange { part: None, whole }.to_string());
             return refused;
         }
@@ -140,7 +141,7 @@ fn of_file(file: Opened, coding: Option<&str>, method: &Method, headers: &Header
 }
 
 fn outdated() -> Response<Body> {
-    text(StatusCode::PRECONDITION_FAILED, "this is not what it was any more\n".to_owned())
+    text(StatusCode::PRECONDITION_FAILED, "the file or folder changed: the precondition failed\n".to_owned())
 }
 
 /// Whether it is what the client takes it for: If-Match, and only without it If-Unmodified-Since (RFC 9110, sections

@@ -23,7 +23,7 @@ pub struct Borrowed {
 }
 
 impl Borrowed {
-    /// Asks for what is known of `peer`.
+    /// Asks for the history of `peer`.
     pub async fn of(paths: &Remembering, peer: IpAddr, validated: bool) -> Self {
         let nothing = Self { peer, ours: false, held: None };
         let Some(shared) = &paths.shared else { return nothing };
@@ -44,7 +44,7 @@ impl Borrowed {
         Self { peer, ours, held }
     }
 
-    /// Gives it back, with what was learned meanwhile.
+    /// Gives it back, with what is new.
     pub fn give_back(self, paths: &Remembering) {
         let Some(shared) = &paths.shared else { return };
         let network = paths.memory.options().network;

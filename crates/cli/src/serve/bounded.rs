@@ -119,7 +119,7 @@ struct TooMuch;
 
 impl std::fmt::Display for TooMuch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a stream of the client's is longer than what is taken in of one")
+        f.write_str("a client stream exceeds its limit")
     }
 }
 

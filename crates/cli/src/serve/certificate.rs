@@ -72,7 +72,7 @@ impl Certificate {
         digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
     }
 
-    /// The SHA-256 of its public key in base64, as browsers are told whose certificates to believe nevertheless (Chromium's
+    /// The SHA-256 of its public key in base64, for telling browsers which certificates to trust nevertheless (Chromium's
     /// `--ignore-certificate-errors-spki-list`); nothing, if it cannot be read.
     pub fn key_hash(&self) -> Option<String> {
         use base64::Engine as _;
@@ -84,7 +84,7 @@ impl Certificate {
     /// TLS for HTTP/2 and HTTP/1.1 over TCP, and for HTTP/3.
     pub fn configurations(self) -> anyhow::Result<(Arc<ServerConfig>, Arc<ServerConfig>)> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let wrong = "the certificate and its key do not go together";
+        let wrong = "the certificate and its key do not match";
         let shown = Arc::new(Shown::new(self, provider.clone()).context(wrong)?);
         let build = |versions: &[&'static rustls::SupportedProtocolVersion], protocols: &[&[u8]]| {
             let config = ServerConfig::builder_with_provider(provider.clone()).with_protocol_versions(versions)?;
@@ -146,12 +146,15 @@ impl Shown {
             let [chain, key] = files;
             let read = Certificate::read(chain, key).and_then(|certificate| {
                 let certified = CertifiedKey::from_der(certificate.chain, certificate.key, &self.provider);
-                certified.context("the certificate and its key do not go together")
+                certified.context("the certificate and its key do not match")
             });
             match read {
                 Ok(certified) => seen.certified = Arc::new(certified),
                 Err(why) => {
-                    crate::complain!("headstart: warning: {}: still the former certificate: {why:#}", chain.display())
+                    crate::complain!(
+                        "headstart: warning: {}: the previous certificate stays in use: {why:#}",
+                        chain.display()
+                    )
                 }
             }
         }
@@ -208,7 +211,7 @@ mod tests {
         let why = Certificate::read(Path::new("/dev/null"), nowhere).unwrap_err();
         assert!(format!("{why:#}").contains("/dev/null"), "{why:#}");
         let one = Certificate { key: own().key, ..own() };
-        assert!(format!("{:#}", one.configurations().unwrap_err()).contains("do not go together"));
+        assert!(format!("{:#}", one.configurations().unwrap_err()).contains("do not match"));
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub struct Entry {
     pub length: Option<u64>,
 }
 
-/// The most entries that are shown; a page of more is of no use to a reader.
+/// The most entries that are shown; a longer page does not help a reader.
 pub const MOST: usize = 10_000;
 
 /// The page of the folder that is reached by `path`. `more`: there are others that are not shown.

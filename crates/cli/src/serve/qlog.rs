@@ -68,7 +68,7 @@ impl Log {
         })
     }
 
-    /// Writes what waits; whether all that there was is written. What is missing is told.
+    /// Writes what waits; whether everything is written. Reports what is missing.
     pub fn end(self) -> bool {
         // A line that is full is full of what is written first.
         let tell = self.tell.clone();
@@ -77,7 +77,7 @@ impl Log {
             Ok(lost) => lost,
             Err(_) => {
                 crate::complain!(
-                    "headstart: the qlog in {} is cut off: the disk does not answer",
+                    "headstart: the qlog in {} is cut off: the disk does not respond",
                     self.folder.display()
                 );
                 Some(String::new())

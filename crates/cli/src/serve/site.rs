@@ -33,7 +33,7 @@ pub struct Site {
 pub enum Found {
     /// A file.
     File(Opened),
-    /// A folder without an index, and whether it holds more than is told.
+    /// A folder without an index, and whether it holds more than is listed.
     Folder(Vec<Entry>, bool),
     /// A folder, named without the slash at its end.
     Elsewhere,
@@ -75,9 +75,8 @@ impl Site {
         let site = Self { root, open: Mutex::default() };
         match site.beneath(Path::new(".")) {
             Ok(_) => Ok(site),
-            Err(why) => Err(anyhow::Error::new(why)).context(
-                "this kernel cannot hold what is opened beneath a folder (openat2, Linux 5.6), without which nothing is served",
-            ),
+            Err(why) => Err(anyhow::Error::new(why))
+                .context("confining files to the served folder needs openat2 (Linux 5.6), which this kernel lacks"),
         }
     }
 

@@ -14,7 +14,7 @@ pub fn archive(lines: &[Value], began: SystemTime) -> Value {
         "creator": { "name": "headstart", "version": env!("CARGO_PKG_VERSION") },
         "pages": [],
         "entries": entries,
-        "comment": "an entry is a connection: headstart does not look into what is said over it",
+        "comment": "an entry is a connection: headstart does not read its contents",
     } })
 }
 

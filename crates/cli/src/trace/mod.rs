@@ -95,7 +95,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         return Err(Usage("--snap: only packets can be cut short; use it with --format pcapng".into()).into());
     }
     if file == Path::new("-") {
-        return Err(Usage("--write -: only pcapng can go to standard output, which is the program's too".into()).into());
+        return Err(Usage("--write -: only pcapng can go to standard output, which the program uses too".into()).into());
     }
     // Before the program runs: what cannot be written should not cost a run.
     let mut out = File::create(&file).with_context(|| format!("making {}", file.display()))?;
@@ -105,7 +105,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let code = measure::run(&Wanted { flows: Some(Path::new(&path)), ..wanted })?;
     lines.seek(SeekFrom::Start(0))?;
     let lines = BufReader::new(lines).lines().map(|line| Ok(serde_json::from_str(&line?)?));
-    let lines: Vec<Value> = lines.collect::<anyhow::Result<_>>().context("reading what was measured")?;
+    let lines: Vec<Value> = lines.collect::<anyhow::Result<_>>().context("reading the measurement")?;
     let written = out.write_all(write(&lines, began).to_string().as_bytes());
     written.with_context(|| format!("writing {}", file.display()))?;
     Ok(code)

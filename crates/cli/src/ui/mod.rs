@@ -135,7 +135,7 @@ async fn answer(shown: Shown, asked: Asked) -> Answer {
 }
 
 async fn blocking(work: impl FnOnce() -> Answer + Send + 'static) -> Answer {
-    let failed = |_| Answer::plain(StatusCode::INTERNAL_SERVER_ERROR, "it could not be answered\n");
+    let failed = |_| Answer::plain(StatusCode::INTERNAL_SERVER_ERROR, "the request failed\n");
     tokio::task::spawn_blocking(work).await.unwrap_or_else(failed)
 }
 

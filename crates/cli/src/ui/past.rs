@@ -49,7 +49,7 @@ struct Program {
     /// Durations by bucket, of what was timed by number; empty ones at the end are left out.
     #[serde(rename = "t", default)]
     timed: BTreeMap<u8, Vec<u64>>,
-    /// Bytes down and up, and segments that were sent again.
+    /// Bytes down and up, and retransmitted segments.
     #[serde(rename = "b", default)]
     bytes: [u64; 3],
 }

@@ -153,7 +153,7 @@ impl Results {
         json!({ "folders": folders, "results": results, "campaigns": campaigns, "left_out": left_out, "more": omitted })
     }
 
-    /// The result that the list calls `id`, or why there is none. What is asked for is compared with what was found, never opened.
+    /// The result that the list calls `id`, or why it cannot be read. What is asked for is compared with what was found, never opened.
     pub fn get(&self, id: &str) -> Result<Value, String> {
         let mut found = Vec::new();
         if let Some((n, folder)) = self.folders.iter().enumerate().find(|(n, _)| id.starts_with(&format!("{n}/"))) {
@@ -222,7 +222,7 @@ fn read(file: &Path) -> Result<Outcome, String> {
     let outcome: Outcome = serde_json::from_slice(&bytes(file)?).map_err(|why| format!("damaged: {why}"))?;
     match outcome.version {
         VERSION => Ok(outcome),
-        other => Err(format!("version {other} of the format; {VERSION} is known here")),
+        other => Err(format!("version {other} of the format; this program reads version {VERSION}")),
     }
 }
 

@@ -37,7 +37,7 @@ pub struct Cause {
 #[derive(Debug, Default)]
 pub struct Watcher {
     looks: VecDeque<Arc<Sources>>,
-    /// Causes that were told, and for how many looks they have not been seen.
+    /// Causes that were reported, and for how many looks they have not been seen.
     told: BTreeMap<String, (Cause, u32)>,
 }
 
@@ -146,7 +146,7 @@ fn loss(before: &Sources, now: &Sources) -> Vec<Cause> {
         let repeated = since(program, what, n);
         let segments = since(program, "up_bytes", sent.get(program).copied().unwrap_or_default()) / SEGMENT + repeated;
         let share = repeated as f64 / segments.max(1) as f64;
-        let words = format!("{program}: {:.0} % of what it sends is lost", 100.0 * share);
+        let words = format!("{program}: {:.0} % of its packets are lost", 100.0 * share);
         let fix = "Move closer to the access point or use a cable; for small messages, `headstart relay`";
         (repeated >= FEW_SEGMENTS && share >= LOSS).then(|| cause(format!("loss {program}"), words, fix))
     });
@@ -165,7 +165,7 @@ fn bloat(now: &Sources) -> Vec<Cause> {
     let all = worst.into_iter().map(|(program, (least, rtt))| {
         let words =
             format!("{program}: round trips have grown from {least:.0} to {rtt:.0} ms under load (bufferbloat)");
-        let fix = "Pause what transfers most (`headstart top`), or have the router manage its queue (SQM, fq_codel)";
+        let fix = "Pause the largest transfers (`headstart top`), or have the router manage its queue (SQM, fq_codel)";
         // All programs stand in the same queue.
         cause("bloat".to_owned(), words, fix)
     });
@@ -176,7 +176,7 @@ fn channels(now: &Sources) -> Vec<Cause> {
     let all = now.daemon.iter().filter_map(|daemon| daemon.steering.as_ref()).flat_map(|tunnel| &tunnel.channels);
     let down = all.filter(|channel| !channel.alive).map(|channel| {
         let words =
-            format!("the {} channel of the tunnel does not answer; all packets take the other one", channel.channel);
+            format!("the {} channel of the tunnel does not answer; all packets use the other one", channel.channel);
         cause(format!("channel {}", channel.channel), words, "Check the interface behind it: `headstart status`")
     });
     down.collect()

@@ -57,7 +57,7 @@ fn tell(cause: &Cause, began: bool, format: Format) {
     }
 }
 
-/// Tells the desktop; whether it can be told.
+/// Notifies the desktop; whether that works.
 fn notified(cause: &Cause, began: bool) -> bool {
     let (title, body) = match began {
         true => (cause.words.clone(), format!("{}.", cause.fix)),

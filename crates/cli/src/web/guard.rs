@@ -87,13 +87,13 @@ impl Guard {
         }
         let reads = |route: &Route| method == Method::HEAD && route.method == Method::GET;
         let Some(route) = here.find(|route| route.method == *method || reads(route)) else {
-            return Err((StatusCode::METHOD_NOT_ALLOWED, "this path does not take this method\n"));
+            return Err((StatusCode::METHOD_NOT_ALLOWED, "method not allowed on this path\n"));
         };
         if route.needs != Needs::Host && !self.has_token(headers) {
             return Err((StatusCode::UNAUTHORIZED, "token missing: open the whole address that headstart printed\n"));
         }
         if route.needs == Needs::Origin && !self.is_own_page(headers) {
-            return Err((StatusCode::FORBIDDEN, "only the page itself may ask for this\n"));
+            return Err((StatusCode::FORBIDDEN, "only the page itself may request this\n"));
         }
         Ok(route.path)
     }

@@ -16,7 +16,7 @@ inside!(the_second_daemon_finds_the_first_and_changes_nothing, || {
     assert_eq!(scene.says(&["up", "--initcwnd"]).code, Some(0));
     let with_one = scene.look();
     let second = scene.says(&["up", "--initcwnd"]);
-    assert!(second.code == Some(1) && second.err.contains("a daemon is up already"), "{second:?}");
+    assert!(second.code == Some(1) && second.err.contains("a daemon is already running"), "{second:?}");
     let recover = scene.says(&["recover"]);
     assert!(recover.code == Some(0) && recover.out.contains("the daemon is running"), "{recover:?}");
     scene.must_be_as(&with_one, "after a second daemon and a recover");
@@ -63,7 +63,7 @@ inside!(what_somebody_else_has_in_our_place_is_left_alone_and_said, || {
     run(&["nft", "create table inet headstart { comment \"somebody else's\"; }"]);
     let before = scene.look();
     let up = scene.says(&["up", "--initcwnd", "--drill"]);
-    assert!(up.code == Some(1) && up.err.contains("nftables table inet headstart is there already"), "{up:?}");
+    assert!(up.code == Some(1) && up.err.contains("nftables table inet headstart already exists"), "{up:?}");
     scene.must_be_as(&before, "with somebody else's nftables table");
     // Even where the journal says that it was about to be ours.
     for step in 1..40 {
@@ -93,7 +93,7 @@ inside!(what_is_taken_away_is_put_back_and_at_last_given_up, || {
         scene.says(&["status"]).code == Some(3)
     });
     let status = scene.says(&["status"]);
-    assert!(status.out.contains("somebody keeps removing"), "{status:?}");
+    assert!(status.out.contains("another program keeps removing"), "{status:?}");
     scene.must_be_unchanged_but_for_the_daemon(&before);
     assert_eq!(scene.says(&["down"]).code, Some(0));
     scene.must_be_as(&before, "after down");
@@ -145,7 +145,7 @@ inside!(a_hostile_user_is_refused_and_holds_nobody_up, || {
     assert_eq!(scene.says(&["up", "--initcwnd"]).code, Some(0));
     for verb in ["status", "down"] {
         let denied = as_somebody(&scene, &[verb]);
-        assert!(denied.code == Some(4) && denied.err.contains("not for you"), "{denied:?}");
+        assert!(denied.code == Some(4) && denied.err.contains("permission denied by the daemon"), "{denied:?}");
     }
     assert_eq!(scene.says(&["down"]).code, Some(0));
     let mut up = scene.headstart(&["up", "--initcwnd"]);

@@ -300,7 +300,7 @@ inside!(what_could_not_be_looked_at_is_not_called_clean, || {
     let ours = scene.headstart(&[]);
     command.envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let ended = Ended::of(command.output().unwrap());
-    assert!(ended.code == Some(0) && ended.out.contains("nftables tables were not looked at"), "{ended:?}");
+    assert!(ended.code == Some(0) && ended.out.contains("nftables tables were not checked"), "{ended:?}");
     assert_eq!(scene.says(&["recover"]).out.trim(), "nothing to recover");
 });
 

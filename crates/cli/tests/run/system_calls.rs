@@ -14,11 +14,14 @@ inside!(a_run_within_a_run_is_reached_through_its_library_and_says_why, || {
     let bare = lab.bare(&[program, "blocking"]);
     let nested = lab.ours(&[HEADSTART, "run", "--", program, "blocking"]);
     assert_eq!(differences(&bare, &nested), Vec::<String>::new(), "{nested:?}");
-    let said = "is covered through its C library only: a sandbox or another headstart listens";
+    let said = "is covered through its C library only: a sandbox or another headstart already intercepts";
     assert!(nested.err.contains(said), "{nested:?}");
     let alone = lab.ours(&[HEADSTART, "run", "--via", "seccomp", "--", program, "blocking"]);
     assert_eq!(differences(&bare, &alone), Vec::<String>::new(), "{alone:?}");
-    assert!(alone.err.contains("runs without headstart: a sandbox or another headstart listens"), "{alone:?}");
+    assert!(
+        alone.err.contains("runs without headstart: a sandbox or another headstart already intercepts"),
+        "{alone:?}"
+    );
     // The outer one says what it has seen; the inner one has seen nothing, and says nothing of it.
     assert!(!alone.err.contains("nothing to gain"), "{alone:?}");
 });
@@ -63,7 +66,7 @@ print(s.recv(4))
 "#;
     let run = lab.ours(&[python.as_str(), "-c", script]);
     assert_eq!((run.code, run.out.trim()), (Some(0), "b'HTTP'"), "{run:?}");
-    assert!(run.summary["passed"]["out of descriptors"].as_u64().is_some_and(|n| n > 0), "{run:?}");
+    assert!(run.summary["passed"]["no file descriptors left"].as_u64().is_some_and(|n| n > 0), "{run:?}");
 });
 
 /// Starts a program that leaves another behind, which visits a server after the first has ended; what that one printed.

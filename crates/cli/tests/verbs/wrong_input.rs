@@ -34,7 +34,7 @@ fn with_json_an_error_is_one_object_on_standard_error() {
         (&["explain", "--json"][..], 2, "required arguments were not provided: <HOST>"),
         (&["status", "--json", "--nonsense"], 2, "unexpected argument '--nonsense'"),
         (&["get", "https://localhost/", "--json"], 2, "--json needs `-o FILE`"),
-        (&["lab", "run", "nonsense", "--json"], 2, "there is no experiment 'nonsense'"),
+        (&["lab", "run", "nonsense", "--json"], 2, "unknown experiment `nonsense`"),
         (&["lab", "run", "connect-model", "--pages", "x", "--json"], 2, "connect-model does not use it"),
     ] {
         let output = headstart(words).output().unwrap();
@@ -79,7 +79,7 @@ fn wrong_words_are_usage_errors_that_name_the_way_out() {
         (&["realtime", "send", "127.0.0.1:1", "--interval", "-5"], "invalid value '-5'"),
         (&["realtime", "send", "127.0.0.1:1", "--bytes", "3"], "--bytes 3: must be from 20"),
         (&["lab", "run", "connect-model", "--pages", "x"], "--pages: connect-model does not use it"),
-        (&["lab", "run", "nonsense"], "there is no experiment 'nonsense'"),
+        (&["lab", "run", "nonsense"], "unknown experiment `nonsense`"),
         (
             &["lab", "shell", "--link", "rate=trace:/nonexistent/trace"],
             "cannot read `/nonexistent/trace`: No such file",
@@ -94,7 +94,7 @@ fn wrong_words_are_usage_errors_that_name_the_way_out() {
         (&["top", "--interval", "-1"], "must be from 0.1 to 3600 seconds (got -1)"),
         (&["get", "https://localhost/", "--json"], "--json needs `-o FILE`"),
         (&["get", "https://localhost/", "--continue"], "--continue needs `-o FILE`"),
-        (&["list", "nonsense"], "unknown list \"nonsense\"; choose one of races"),
+        (&["list", "nonsense"], "unknown list `nonsense`; choose one of races"),
         (&["--verbose", "list"], "--verbose goes with --version"),
         (&["run", "--race", "nonsense", "--", "true"], "nonsense"),
         (&["run", "--cache-lifetime", "soon", "--", "true"], "must be `ttl`, `off`, or seconds"),

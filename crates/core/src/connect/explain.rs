@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// Programs whose answers are told at most.
+/// The most programs whose answers are reported.
 const MAX_PROGRAMS: usize = 16;
 
 /// What is known of a host.

@@ -17,8 +17,9 @@ pub(super) const UNCLAIMED_AFTER: Duration = Duration::from_secs(2);
 /// How long a program is left waiting for a family that is silent while another address of its list has answered, which
 /// its socket cannot be exchanged for. Two SYNs (the kernel repeats the first after 1 s, RFC 6298) and half a second.
 pub(super) const MOVE_ON_AFTER: Duration = Duration::from_millis(1500);
-/// How long what a program was told of must be silent before its socket is exchanged for one of another family, which getpeername(2)
-/// tells: when the kernel repeats its SYN for the third time (RFC 6298, after 1, 3 and 7 s). A path that is only slow, or has lost
+/// How long the addresses returned to a program must be silent before its socket is replaced by one of another family, which
+/// getpeername(2) shows: when the kernel repeats its SYN for the third time (RFC 6298, after 1, 3 and 7 s). A path that is only
+/// slow, or has lost
 /// two of them, has answered by then.
 pub(super) const CROSS_AFTER: Duration = Duration::from_secs(7);
 /// How long an exploring attempt may take; longer is an answer too.
@@ -95,7 +96,7 @@ pub(super) struct Job {
     positive: Option<Instant>,
     pub answered: Option<Instant>,
     pub resolver: Option<(RequestId, Instant)>,
-    /// What the program was told, and will try one after the other.
+    /// The addresses that the program got, and will try one after the other.
     pub told: Vec<IpAddr>,
     pub claim: Option<Waiting>,
     pub attempts: Vec<Attempt>,
@@ -433,7 +434,7 @@ impl Job {
         }
     }
 
-    /// When a program that waits for a silent family is told so, because the next address of its list has answered.
+    /// When the connect of a program to a silent family fails, because the next address of its list has answered.
     pub fn moves_on_at(&self) -> Option<Instant> {
         let waiting = self.claim.as_ref()?;
         let next = |a: &Attempt| {
@@ -453,8 +454,8 @@ impl Job {
         self.attempts.iter().any(next).then(|| waiting.since + after)
     }
 
-    /// Whether this attempt's socket can take the place of that of the waiting program although it is of another family. The program
-    /// was told of no other address of that family, and everything that fits has failed or been silent for long: it fails
+    /// Whether this attempt's socket can take the place of that of the waiting program although it is of another family. The
+    /// program got no other address of that family, and everything that fits has failed or been silent for long: it fails
     /// without it.
     pub fn can_cross(&self, now: Instant, attempt: &Attempt) -> bool {
         let Some(waiting) = self.claim.as_ref().filter(|w| self.crosses(&w.claim)) else { return false };

@@ -7,12 +7,13 @@ use crate::wire::record::RecordType;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// When a query is sent again, each time to the next server: after its sending, and then after each repetition; the last of these
-/// again and again. The C library waits 5 s, but a resolver that answers at all answers 99 % of queries within a second
+/// When a query is retransmitted, each time to the next server: after its sending, and then after each repetition; the last
+/// interval repeats. The C library waits 5 s, but a resolver that answers at all answers 99 % of queries within a second
 /// (RFC 8767, section 4, bounds a client's patience at 1.8 s).
 const RETRY_AFTER: [Duration; 4] =
     [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(2), Duration::from_secs(4)];
-/// A query that is sent again so often has been silent for 5 s, the C library's timeout: the network is taken to swallow it, though it
+/// A query that was retransmitted so often has been unanswered for 5 s, the C library's timeout: the network is taken to swallow
+/// it, though it
 /// is still awaited.
 const SILENT_AFTER: usize = 3;
 /// How long a denial is kept from a program that waits for both families, until the next server has answered: the first retry.
@@ -122,7 +123,7 @@ impl Open {
         self.nos.iter().any(|(of, _)| *of == server)
     }
 
-    /// Whether it was just sent again as what the network seems to swallow.
+    /// Whether it was just retransmitted because the network seems to drop it.
     pub fn falls_silent(&self) -> bool {
         self.timed == SILENT_AFTER
     }

@@ -290,7 +290,7 @@ impl Spare {
     }
 }
 
-/// How old a connection may be when it is handed over, if its server bears silence for so long.
+/// How old a connection may be when it is handed over, if its server keeps idle connections for so long.
 fn of_use(borne: Duration) -> Duration {
     (borne / 2).min(borne.saturating_sub(LEFT)).min(MAX_AGE)
 }

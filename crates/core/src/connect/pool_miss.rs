@@ -16,7 +16,7 @@ pub enum PoolMiss {
     Unexpected,
     /// It was less likely than not.
     Unlikely,
-    /// How long its server bears silence was not known yet; one was opened to learn it.
+    /// The idle timeout of its server was not known yet; one was opened to learn it.
     Untried,
     /// It was begun too late: it was still under way.
     Late,

@@ -65,9 +65,9 @@ pub enum Event {
         /// The addresses; of services, those that stand in for the name's own.
         addresses: Vec<IpAddr>,
     },
-    /// The program was told the addresses, best first; or that there are none.
+    /// The addresses were returned to the program, best first; or that none exist.
     Told {
-        /// What it was told.
+        /// The addresses that it got.
         addresses: Vec<IpAddr>,
     },
     /// A connection attempt was begun.
@@ -105,7 +105,7 @@ pub enum Event {
         /// The handshake was complete; else it went on in the program's hands.
         connected: bool,
     },
-    /// The program was told that no connection could be opened.
+    /// The program's connect failed: no connection could be opened.
     GivenUp {
         /// Why.
         errno: i32,

@@ -35,7 +35,7 @@ impl Rounds {
 
     fn begin(&mut self, now: Instant) {
         self.last = now;
-        self.due = self.every.map(|every| Deadline { at: now + every, why: "initial windows are learned anew" });
+        self.due = self.every.map(|every| Deadline { at: now + every, why: "initial windows are read again" });
     }
 }
 

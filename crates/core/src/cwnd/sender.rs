@@ -114,7 +114,7 @@ impl Sender {
         self.controller.threshold()
     }
 
-    /// Bytes in flight, as far as it was told.
+    /// Bytes in flight, as far as they were reported.
     pub fn flight(&self) -> u64 {
         self.flight
     }

@@ -147,7 +147,7 @@ impl Datagrams {
         out.push_back(Output::Packet(dress(from, app, (bytes, train), traffic_class)));
     }
 
-    /// The network says what became of a datagram.
+    /// The network reports the outcome of a datagram.
     pub fn failed(
         &mut self,
         id: MappingId,

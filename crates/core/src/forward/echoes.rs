@@ -116,7 +116,7 @@ impl Echoes {
         }
     }
 
-    /// The network says what became of a request.
+    /// The network reports the outcome of a request.
     pub fn failed(
         &mut self,
         to: IpAddr,

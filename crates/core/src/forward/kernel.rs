@@ -38,7 +38,7 @@ const KIND_CLOSED: u32 = 4;
 const KIND_DATAGRAMS: u32 = 5;
 /// The program has said its end.
 const BY_PROGRAM: u32 = 1;
-/// Who has begun a connection, if not the program: its peer, or somebody before it was measured.
+/// How a connection began, if the program did not open it: accepted from its peer, or open before it was measured.
 const ACCEPTED: u32 = 1;
 const BEFORE: u32 = 2;
 
@@ -284,7 +284,7 @@ impl Reader {
     }
 }
 
-/// How a connection ended, by what the kernel told the program (errno) and who has said its end.
+/// How a connection ended, by the error that the program got (errno) and the sides that have sent a FIN.
 fn end_of(connected: bool, sent: bool, error: u32, fins: u32) -> End {
     /// Numbers of Linux (asm-generic/errno.h).
     const NETWORK_DOWN: u32 = 100;

@@ -136,28 +136,28 @@ impl Counts {
 #[allow(clippy::large_enum_variant)]
 pub enum FrameError {
     /// A number longer than 64 bits.
-    #[error("a number of a frame is longer than 64 bits: the peer does not speak this protocol")]
+    #[error("a number in a frame is longer than 64 bits: the peer does not speak this protocol")]
     Number,
     /// A payload beyond the limit.
     #[error("a frame of {0} bytes, at most {MAX_MESSAGE}: the peer does not speak this protocol, or sends streams")]
     TooLong(u64),
     /// A lane beyond the limit.
-    #[error("lane {0}, there are {MAX_LANES}: the peer does not speak this protocol")]
+    #[error("lane {0} of {MAX_LANES}: the peer does not speak this protocol")]
     Lane(u64),
     /// A control frame that does not exist, or does not read.
-    #[error("control frame {0} is unknown or does not read: the peer may be newer than this side")]
+    #[error("control frame {0} is unknown or malformed: the peer may be newer than this side")]
     Control(u64),
     /// A peer of another version.
     #[error("the peer speaks version {0}, this side {VERSION}: update the older of the two")]
     Version(u8),
     /// A lane that was of another kind before.
-    #[error("lane {0} was of another kind before: each lane has one kind for as long as the session lasts")]
+    #[error("lane {0} had another kind before: each lane keeps one kind for the whole session")]
     KindChanged(u8),
     /// The peer does not know the session.
-    #[error("the peer does not know the session any more: it was restarted, or has given it up")]
+    #[error("the peer no longer knows the session: it was restarted, or the session expired")]
     Gone,
     /// The peer is none: it sends back what it is sent.
-    #[error("the peer sends back what it is sent: it is an echo server, or this side itself")]
+    #[error("the peer returns what it receives: it is an echo server, or this side itself")]
     Echoed,
     /// A message or an acknowledgement that cannot be.
     #[error("{0}: the peer violates the protocol")]

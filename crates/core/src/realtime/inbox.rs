@@ -148,7 +148,7 @@ impl Inbox {
         // It is bounded by the numbers that are remembered.
         let place = (seq - lane.handed) as usize;
         if self.early + bytes.len() > MOST_EARLY {
-            return Err(FrameError::Impossible("more that waits for a missing message than may be"));
+            return Err(FrameError::Impossible("too many messages wait for a missing one"));
         }
         self.early += bytes.len();
         while lane.early.len() <= place {
@@ -178,7 +178,7 @@ impl Inbox {
             }
             Some(last) => *last = what.seq,
             None if !room => {
-                return Err(FrameError::Impossible("more keys in a lane than may be"));
+                return Err(FrameError::Impossible("too many keys in a lane"));
             }
             None => {
                 newest.insert(what.key, what.seq);
@@ -236,7 +236,7 @@ impl Lane {
             return Ok(false);
         }
         if seq - self.base >= REMEMBERED {
-            return Err(FrameError::Impossible("a message from beyond the window"));
+            return Err(FrameError::Impossible("a message beyond the window"));
         }
         let seen = &mut self.seen[(seq % REMEMBERED) as usize];
         if std::mem::replace(seen, true) {

@@ -31,7 +31,7 @@ impl State {
     }
 }
 
-/// A loss is remembered this long: losses come in spells of about a second on wireless links. Ours.
+/// A loss is remembered this long: losses come in bursts of about a second on wireless links. Ours.
 pub const LOSS_MEMORY: Duration = Duration::from_secs(2);
 /// Round trips count as inflated from twice the shortest one on, and only if that is more than this: the jitter of an idle
 /// wireless link (WiFiSeer, MobiSys 2016: median hop latency of a few milliseconds). Ours.

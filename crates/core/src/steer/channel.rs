@@ -1,7 +1,7 @@
 //! What is known of a channel in one direction: its rate, its delay, what we have given it and it has not sent yet.
 //!
-//! The rate is told (by the configuration, or by the lab); the delay and the loss are told or measured by probes; the queue is
-//! our own book-keeping. What never happens here: the far end of a channel is trusted with anything but an echo and a count.
+//! The rate is configured (or set by the lab); the delay and the loss are configured or measured by probes; the queue is computed
+//! here. What never happens here: the far end of a channel is trusted with anything but an echo and a count.
 
 use super::cap::Use;
 use super::loss::Loss;
@@ -51,7 +51,7 @@ impl fmt::Display for Channel {
     }
 }
 
-/// What is told of a channel.
+/// The configuration of a channel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChannelSettings {
     /// Bits a second in this direction, everything below IP left out.
@@ -208,7 +208,7 @@ impl Model {
         self.busy_until = self.busy_until.max(now) + takes;
     }
 
-    /// The smoothed round trip, or what it is without a queue by what was told; one that takes longer is not dead for it.
+    /// The smoothed round trip, or the configured one without a queue; a longer one does not make the channel dead.
     pub fn expected_round_trip(&self) -> Duration {
         self.rtt.map_or(self.settings.delay.saturating_mul(2), |rtt| rtt.smoothed)
     }

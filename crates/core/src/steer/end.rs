@@ -30,7 +30,7 @@ const BETWEEN_FAMILIES: usize = 20;
 const MOST_SPARE: usize = 256;
 const LONGEST_SPARE: usize = 16_384;
 
-/// What an end is told about its tunnel.
+/// The configuration of one end of a tunnel.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// It is the host's end, which opens the sessions; else the network's, which waits for them.
@@ -145,7 +145,7 @@ pub struct End {
     keys: (u64, u64),
     epoch: u8,
     caps: [Option<Cap>; 2],
-    /// What each cap allowed when the steerer was told last.
+    /// What each cap allowed at the last report to the steerer.
     told: [Use; 2],
     /// Packets that have come over each channel since the other end began.
     come: [u64; 2],

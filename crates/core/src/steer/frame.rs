@@ -83,16 +83,16 @@ pub enum FrameError {
     #[error("the frame ends early")]
     Short,
     /// It does not begin as frames do, or holds what is not known.
-    #[error("the frame is of another version or kind: both ends must run the same release")]
+    #[error("the frame has another version or kind: both ends must run the same release")]
     Unknown,
     /// Bits that must be zero are not.
-    #[error("the frame has bits set that mean nothing")]
+    #[error("the frame has reserved bits set")]
     Reserved,
     /// It says that it was sent over the other channel.
-    #[error("the frame came over another channel than it was sent over")]
+    #[error("the frame arrived over a different channel from the one it was sent over")]
     CrossChannel,
     /// It holds nothing, or a probe holds something.
-    #[error("the frame's length does not fit what it holds")]
+    #[error("the frame's length does not match its contents")]
     Length,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Only an echo counts, since only that shows both directions. While packets are steered probes are frequent, so that a channel
 //! that goes is missed soon; at rest they only keep the way open, since each of them wakes a radio (docs/decisions/0048). What was
-//! heard of a channel before a rest may be so no more: the first packet after it asks at once, and until there is an answer the
-//! channel is in doubt.
+//! measured of a channel before a rest may be outdated: the first packet after it probes at once, and until the answer the channel
+//! is in doubt.
 
 use crate::time::{Duration, Instant};
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! What is sent again over the other channel when one is lost: the last packet of each flow that is waited for.
+//! What is resent over the other channel when one is lost: the last unacknowledged packet of each flow.
 //!
 //! A sender of TCP probes for a lost tail two round trips after it (RFC 8985, section 7), before the loss of the channel is known,
 //! and then waits for its timer, 200 ms and more. A receiver of its *last* segment tells it of all the holes before, and it
@@ -11,7 +11,7 @@ use crate::time::{Duration, Instant};
 
 /// Flows of which the last packet is kept, for each channel. Ours: a flow that has been quiet for a round trip waits for nothing.
 const FLOWS: usize = 64;
-/// What was sent so long ago its sender has sent again, or given up.
+/// Packets older than this have been retransmitted by their sender, or given up.
 const OF_USE: Duration = Duration::from_millis(1_000);
 
 /// A packet that was sent.

@@ -127,7 +127,7 @@ impl<P> Resequencer<P> {
         self.hold = hold;
     }
 
-    /// Whether what says the same as this number of `channel` has come over the other one already: a second one is not heard of.
+    /// Whether what says the same as this number of `channel` has already arrived over the other one: the second one is dropped.
     /// `copy_of` as in [`Arrived`].
     pub fn has_come(&self, channel: Channel, number: u16, copy_of: Option<u16>) -> bool {
         let other = channel.other().index();
@@ -248,7 +248,7 @@ impl<P> Machine for Resequencer<P> {
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
-        self.due.first().map(|(at, ..)| Deadline { at: *at, why: "order is not waited for any longer" })
+        self.due.first().map(|(at, ..)| Deadline { at: *at, why: "waiting for order has timed out" })
     }
 }
 

@@ -161,7 +161,7 @@ impl Route {
         }
         if doubtful && wanted.max(other) == Standing::Open && facts.len < BULKY {
             // A copy over each costs less than to learn by its loss which of them is lost.
-            self.choice = Choice { channel: Channel::Fast, why: "a channel is in doubt", twice: true };
+            self.choice = Choice { channel: Channel::Fast, why: "a channel may be dead", twice: true };
         }
         Some(self)
     }
@@ -249,7 +249,7 @@ impl<P> Steerer<P> {
         model.alive && probers[channel.index()].is_late(now, model.longest_round_trip())
     }
 
-    /// Whether nothing was heard of `channel` since a rest.
+    /// Whether nothing was received over `channel` since a rest.
     fn is_unsure(&self, channel: Channel) -> bool {
         let Some(probers) = &self.probers else { return false };
         self.model(channel).alive && probers[channel.index()].is_unsure()
@@ -269,7 +269,7 @@ impl<P> Steerer<P> {
         self.rescue.keep(now, channel, number, facts, packet)
     }
 
-    /// What a channel had when it was lost is sent again over the other one, as far as that has room.
+    /// Resends the packets of a lost channel over the other one, as far as that has room.
     fn send_again(&mut self, now: Instant, lost: Channel) {
         let other = lost.other();
         for Kept { number: of, facts, packet, .. } in self.rescue.take(now, lost) {
@@ -312,7 +312,7 @@ impl<P> Steerer<P> {
             back_to = flow.may_acknowledge(&facts, there[Channel::Fast.index()]);
             // A packet that says nothing else takes that channel itself, and so does one that cannot be changed.
             if back_to.is_some() && (facts.payload == 0 || !facts.plain) {
-                choice = Choice { twice: choice.twice, ..Choice::fat("acknowledges what was hurried") };
+                choice = Choice { twice: choice.twice, ..Choice::fat("acknowledges fast packets") };
             }
         }
         let doubtful = in_doubt && settings.policy.queues && outlooks[Channel::Fast.index()].wait < LONGEST_DOUBT;
@@ -352,7 +352,7 @@ impl<P> Steerer<P> {
         let in_need = outlet.standing(Channel::Fat, &facts) > Standing::Kept;
         if queue.len() >= MOST_WAITING || in_need && is_too_late(&outlet.channels[1], queue, level, facts.kind) {
             outlet.tally.dropped += 1;
-            // What is sent again takes the place of what comes after it, which would wait for it at the other end.
+            // Resent packets go before later ones, which would wait for them at the other end.
             let after = (level == BULK).then(|| queue.pop_after(&facts)).flatten();
             let Some(after) = after else { return outlet.give_up(waiting.packet) };
             outlet.give_up(after.packet);
@@ -426,7 +426,7 @@ impl<P> Steerer<P> {
 fn bring_along<P>(now: Instant, queue: &mut Queue<P>, outlet: &mut Outlet<P>, flow: &mut Flow, key: FlowKey) {
     while let Some(waiting) = queue.pop_of(key, is_ordered) {
         outlet.tally.moved += 1;
-        let why = "what follows it takes the fat channel";
+        let why = "later packets take the fat channel";
         outlet.give(now, flow, Channel::Fat, Waiting { why, gained: Duration::ZERO, ..waiting }, 1.0);
     }
 }

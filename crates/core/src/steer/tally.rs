@@ -31,7 +31,7 @@ pub struct Tally {
     pub apart: u64,
     /// Packets that were sent over both channels.
     pub twice: u64,
-    /// Packets that a lost channel had, sent again over the other one.
+    /// Packets of a lost channel that were resent over the other one.
     pub again: u64,
     /// Packets refused because a queue was full, or because there was nothing but the fast channel and it was too slow for them.
     pub dropped: u64,

@@ -123,7 +123,7 @@ impl Attribute {
 pub fn attributes(mut bytes: &[u8]) -> Result<Vec<Attribute>, Malformed> {
     let mut found = Vec::new();
     while !bytes.is_empty() {
-        let [a, b, c, d, ..] = *bytes else { return Err(Malformed("an attribute without a head")) };
+        let [a, b, c, d, ..] = *bytes else { return Err(Malformed("an attribute without a header")) };
         let (length, raw_kind) = (usize::from(u16::from_ne_bytes([a, b])), u16::from_ne_bytes([c, d]));
         let value = bytes.get(4..length).ok_or(Malformed("an attribute longer than its message"))?;
         found.push(Attribute { raw_kind, value: value.to_vec() });
@@ -146,7 +146,7 @@ pub fn encode(attributes: &[Attribute]) -> Vec<u8> {
 }
 
 fn split(bytes: &[u8]) -> Result<([u8; HEADER], Vec<Attribute>), Malformed> {
-    let head = bytes.first_chunk::<HEADER>().ok_or(Malformed("a message without a head"))?;
+    let head = bytes.first_chunk::<HEADER>().ok_or(Malformed("a message without a header"))?;
     Ok((*head, attributes(&bytes[HEADER..])?))
 }
 

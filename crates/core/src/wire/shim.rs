@@ -104,13 +104,13 @@ pub enum Pass {
     SharedSocket = 13,
     /// The socket is in an epoll set that cannot be repaired.
     EventSet = 14,
-    /// The process cannot be looked into.
+    /// The process that cannot be inspected.
     OutOfReach = 15,
     /// A signal came while the call was waiting.
     Signal = 16,
     /// The supervisor has no descriptors left.
     OutOfDescriptors = 17,
-    /// The name has more addresses than a message holds.
+    /// The name has more addresses than one message can hold.
     TooMany = 18,
     /// The program has reached the name and goes to another of its addresses: it means this one.
     Chosen = 19,
@@ -149,18 +149,18 @@ impl Pass {
             Self::NameService => "other name service configured",
             Self::NoServer => "no name server configured",
             Self::BadName => "not a domain name",
-            Self::UnknownAddress => "address from no lookup of ours",
-            Self::NothingReady => "non-blocking, nothing ready",
-            Self::Unsuitable => "socket of another family",
+            Self::UnknownAddress => "address that headstart did not look up",
+            Self::NothingReady => "non-blocking connect with no connection ready",
+            Self::Unsuitable => "socket of another address family",
             Self::SwitchedOff => "switched off",
-            Self::SocketOption => "socket option that cannot be carried over",
-            Self::NotNew => "socket bound or connected before",
+            Self::SocketOption => "socket option that cannot be copied",
+            Self::NotNew => "socket already bound or connected",
             Self::SharedSocket => "socket shared with another descriptor or process",
-            Self::EventSet => "socket in an epoll set that cannot be repaired",
-            Self::OutOfReach => "process cannot be looked into",
-            Self::Signal => "a signal came",
-            Self::OutOfDescriptors => "out of descriptors",
-            Self::TooMany => "more addresses than a message holds",
+            Self::EventSet => "socket in an epoll set that cannot be updated",
+            Self::OutOfReach => "process that cannot be inspected",
+            Self::Signal => "interrupted by a signal",
+            Self::OutOfDescriptors => "no file descriptors left",
+            Self::TooMany => "more addresses than one message can hold",
             Self::Chosen => "one of several addresses, chosen by the program",
         }
     }

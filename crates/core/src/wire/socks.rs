@@ -32,13 +32,13 @@ pub enum SocksError {
     #[error("not SOCKS version 5: set the program to SOCKS5 (curl: --socks5-hostname)")]
     Version,
     /// The program insists on authentication.
-    #[error("the program insists on authentication: leave its user name and password for the proxy empty")]
+    #[error("the program requires authentication: leave its user name and password for the proxy empty")]
     Authentication,
     /// BIND, UDP ASSOCIATE, or none.
     #[error("SOCKS command {0} is not supported: only CONNECT (TCP) is")]
     Command(u8),
     /// An address that does not read.
-    #[error("the request names no host and port that could be connected to")]
+    #[error("the request has no valid host and port")]
     Address,
 }
 

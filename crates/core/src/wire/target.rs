@@ -20,10 +20,10 @@ pub enum Refused {
     #[error("the path does not begin with a slash")]
     NotAbsolute,
     /// A percent sign without two hexadecimal digits, or a NUL or slash behind it.
-    #[error("the path holds what no name of a file can be")]
+    #[error("the path contains an invalid character")]
     Malformed,
     /// `.` or `..`, however written: browsers and programs have resolved them before they ask.
-    #[error("the path goes up, or nowhere")]
+    #[error("the path leaves the folder")]
     Upwards,
     /// A name that begins with a dot.
     #[error("the path leads to a hidden file")]

@@ -49,7 +49,7 @@ impl Bundling {
                 Direction::Other => false,
             }
         });
-        served.err().map(|why| format!("bundling has ended, and packets go as they are: {why}"))
+        served.err().map(|why| format!("bundling has stopped, and packets pass unchanged: {why}"))
     }
 
     /// What was done so far.

@@ -15,10 +15,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// No daemon listens.
-    #[error("no daemon is up in this network namespace")]
+    #[error("no daemon is running in this network namespace")]
     NotUp,
     /// The caller may not even ask.
-    #[error("{path}: the daemon's socket is not for you; ask as root, or as a member of the group in `host.group`")]
+    #[error(
+        "{path}: permission denied by the daemon's socket: run as root, or as a member of the group in `host.group`"
+    )]
     Denied {
         /// The socket.
         path: PathBuf,
@@ -58,7 +60,7 @@ pub fn ask(place: &Place, wish: Wish) -> Result<Answer, AskError> {
         let mut bytes = vec![0; MOST_ANSWER];
         let (got, _) = recv(&socket, bytes.as_mut_slice(), RecvFlags::empty()).map_err(|e| failed(e.into()))?;
         if got == 0 {
-            return Err(failed(io::Error::other("it hung up")));
+            return Err(failed(io::Error::other("it closed the connection")));
         }
         return Answer::decode(&bytes[..got]).map_err(AskError::Nonsense);
     }

@@ -46,7 +46,7 @@ impl Door {
     pub fn open(path: &Path, group: Option<&str>) -> io::Result<Self> {
         match fs::symlink_metadata(path) {
             Ok(meta) if meta.file_type().is_socket() => fs::remove_file(path)?,
-            Ok(_) => return Err(io::Error::other("something is there that is not a socket; it is left alone")),
+            Ok(_) => return Err(io::Error::other("it exists and is not a socket; it is left unchanged")),
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(e) => return Err(e),
         }
@@ -133,7 +133,7 @@ fn number_of(group: &str) -> io::Result<u32> {
         let mut fields = line.split(':');
         (fields.next() == Some(group)).then(|| fields.nth(1)?.parse().ok()).flatten()
     };
-    let unknown = || io::Error::other(format!("host.group: there is no group {group:?} in /etc/group"));
+    let unknown = || io::Error::other(format!("host.group: unknown group `{group}` (not in /etc/group)"));
     text.lines().find_map(number).ok_or_else(unknown)
 }
 

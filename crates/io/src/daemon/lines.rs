@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What is missing: shared with who tells it.
+/// What is missing: shared with the code that reports it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Missing(Arc<Mutex<Option<(u64, String)>>>);
 
@@ -46,7 +46,7 @@ impl Lines {
         Ok(Self { file, is_torn: false, missing })
     }
 
-    /// Adds a line, by one call. Behind a part of one it begins anew, so that it can be read.
+    /// Adds a line, by one call. Behind a part of one a new one is started, so that it can be read.
     pub fn add(&mut self, line: &str) {
         let before = if self.is_torn { "\n" } else { "" };
         let written = self.file.write_all(format!("{before}{line}\n").as_bytes());

@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub struct Wish {
     /// Whether programs in the kernel measure (eBPF), all programs of the host.
     pub in_kernel: bool,
-    /// To whom: addresses with the bits of their networks. None is everybody: the default route is captured.
+    /// The captured networks: addresses with prefix lengths. None means all: the default route is captured.
     pub to: Vec<(IpAddr, u8)>,
     /// A file to which a JSON line is added for each connection and lookup.
     pub lines: Option<PathBuf>,
@@ -47,7 +47,7 @@ pub struct Wish {
 pub struct Status {
     /// The interface; none where programs in the kernel measure.
     pub interface: String,
-    /// Who measures: `tun` or `ebpf`.
+    /// The way of measuring: `tun` or `ebpf`.
     #[serde(default)]
     pub via: String,
     /// What is captured: networks, or `default`.
@@ -70,7 +70,7 @@ pub enum MeasuringError {
     #[error("{0}")]
     Kernel(#[from] KernelError),
     /// The file for lines.
-    #[error("{path}, for a line for each connection: {source}")]
+    #[error("{path} (a line for each connection): {source}")]
     Lines {
         /// Which.
         path: PathBuf,
@@ -109,7 +109,7 @@ pub(super) struct Measuring {
     index: Option<u32>,
     /// What programs in the kernel cost.
     cost: Option<Cost>,
-    /// Who measures and the file, until the thread has them.
+    /// The measurer and the file, until the thread has them.
     parts: Option<(By, Option<Lines>)>,
     /// Ends when this end is closed; tells by its own end that the thread has ended.
     rope: UnixStream,
@@ -217,7 +217,7 @@ impl Measuring {
             Some(Err(_)) => "it has died".into(),
             _ => "it has ended".into(),
         };
-        format!("nothing is measured any more, and programs' connections go their own way: {why}")
+        format!("measuring has stopped, and programs connect directly: {why}")
     }
 
     /// How it is.

@@ -52,10 +52,10 @@ impl Request {
         if bytes.len() > MOST_REQUEST {
             return Err("the request is too long".into());
         }
-        let request: Self = serde_json::from_slice(bytes).map_err(|e| format!("no request: {e}"))?;
+        let request: Self = serde_json::from_slice(bytes).map_err(|e| format!("not a request: {e}"))?;
         match request.version {
             VERSION => Ok(request),
-            other => Err(format!("the request is of version {other}, this daemon speaks {VERSION}")),
+            other => Err(format!("the request has version {other}, this daemon speaks {VERSION}")),
         }
     }
 }
@@ -152,7 +152,7 @@ pub struct Undoing {
     /// Why the journal is still there although everything that it names is undone.
     #[serde(default)]
     pub unclosed: Vec<String>,
-    /// What bears headstart's marks and is in no journal.
+    /// Objects marked as headstart's that are in no journal.
     #[serde(default)]
     pub found: Vec<String>,
     /// Where could not be looked for it, and why.

@@ -92,7 +92,7 @@ pub struct Settings {
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
     /// Another one is up.
-    #[error("a daemon is up already in this network namespace{}; `headstart status` asks it, `headstart down` ends it", pid.map(|pid| format!(" (process {pid})")).unwrap_or_default())]
+    #[error("a daemon is already running in this network namespace{}; `headstart status` shows it, `headstart down` stops it", pid.map(|pid| format!(" (process {pid})")).unwrap_or_default())]
     Taken {
         /// Its process, if it said so.
         pid: Option<u32>,
@@ -104,13 +104,14 @@ pub enum DaemonError {
     #[error("these are in headstart's routing table but were not created by headstart, and stay unchanged: {}. Set `host.table` to an unused table", .0.join("; "))]
     Strangers(Vec<String>),
     /// A killed daemon's changes could not be undone. The journal keeps them: a new daemon's would take its place.
-    #[error("a daemon that was killed here has left changes that cannot be undone: {}. Mend what they name, then `headstart recover`", .0.join("; "))]
+    #[error("a daemon that was killed here has left changes that cannot be undone: {}. Fix the causes, then run `headstart \
+             recover`", .0.join("; "))]
     Leftovers(Vec<String>),
     /// What bears our marks is there, and no journal names it.
-    #[error("these were made by headstart and no record of them is left: {}. `headstart recover --found` removes them", .0.join("; "))]
+    #[error("these were made by headstart but are in no journal: {}. `headstart recover --found` removes them", .0.join("; "))]
     Unrecorded(Vec<String>),
     /// A change was not made, and some before it could not be undone; they are in the journal.
-    #[error("{why}; and these could not be undone: {}. Mend what they name, then `headstart recover`", .left.join("; "))]
+    #[error("{why}; and these could not be undone: {}. Fix the causes, then run `headstart recover`", .left.join("; "))]
     Halfway {
         /// Why the change was not made.
         why: LedgerError,

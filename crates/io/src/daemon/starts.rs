@@ -64,7 +64,7 @@ impl Starts {
         let mut routes = kernel.routes(AF_INET)?;
         routes.extend(kernel.routes(AF_INET6)?);
         let mut remembered = memories(kernel, &routes)?;
-        // This host is no peer of its own, and where a route has a window of somebody's it counts.
+        // This host is not its own peer, and a window that another program has set on a route is kept.
         remembered.retain(|memory| initcwnd::way_to(memory.peer, &routes).is_some());
         Ok(initcwnd::paths(&remembered, bounds))
     }

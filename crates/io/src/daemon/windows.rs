@@ -82,7 +82,7 @@ impl Windows {
     /// What is not as it should be.
     pub fn problems(&self) -> Vec<String> {
         let given_up =
-            "somebody keeps removing headstart's routes or rules: initial windows are given up until the next `up`";
+            "another program keeps removing headstart's routes or rules: initial windows are off until the next `up`";
         let given_up = self.given_up.then(|| given_up.to_owned());
         given_up.into_iter().chain(self.refused.values().cloned()).collect()
     }

@@ -35,7 +35,7 @@ pub enum LinkError {
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// It does not read.
-    #[error("the app does not read what it is told ({MOST_WAITING} bytes wait)")]
+    #[error("the app does not read its messages ({MOST_WAITING} bytes wait)")]
     Deaf,
     /// The socket does not work.
     #[error("the connection to the app: {0}")]

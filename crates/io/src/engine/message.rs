@@ -28,7 +28,7 @@ pub enum ToEngine {
         /// What it is, for people.
         app: String,
     },
-    /// Forward what comes out of the interface whose descriptor comes along. Answered by [`ToApp::Started`].
+    /// Forward the packets of the interface whose descriptor is attached. Answered by [`ToApp::Started`].
     Start {
         /// How.
         #[serde(default)]
@@ -72,7 +72,7 @@ pub enum ToEngine {
         /// Whether they are.
         on: bool,
     },
-    /// Write to the file whose descriptor comes along. Answered by [`ToApp::Exported`].
+    /// Write to the file whose descriptor is attached. Answered by [`ToApp::Exported`].
     Export {
         /// What.
         what: What,
@@ -136,7 +136,7 @@ impl Default for Settings {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Network {
-    /// A name for it that is the same when the device comes back to it. Not shown to anybody.
+    /// A name for it that is the same when the device comes back to it. Never shown.
     pub id: String,
     /// `wifi`, `cellular`, `ethernet`, or whatever else the app says.
     pub transport: String,
@@ -209,7 +209,7 @@ pub enum ToApp {
         /// The other end.
         peer: SocketAddr,
     },
-    /// Keep packets of the socket whose descriptor comes along out of the interface.
+    /// Keep packets of the socket whose descriptor is attached out of the interface.
     Protect {
         /// The number of the question.
         question: u64,
@@ -290,7 +290,7 @@ pub struct NoMessage {
 /// Reads a body.
 pub fn read(body: &[u8]) -> Result<Body, NoMessage> {
     let wrong = |kind, descriptors, what: String| NoMessage { kind, descriptors, what };
-    let value: Value = serde_json::from_slice(body).map_err(|e| wrong(None, 0, format!("no JSON: {e}")))?;
+    let value: Value = serde_json::from_slice(body).map_err(|e| wrong(None, 0, format!("not JSON: {e}")))?;
     let count = value.get("descriptors").map_or(Some(0), Value::as_u64);
     let count = count.and_then(|count| usize::try_from(count).ok()).filter(|count| *count <= MOST_DESCRIPTORS);
     let Some(descriptors) = count else {

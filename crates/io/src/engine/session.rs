@@ -169,7 +169,7 @@ fn greeting(link: &Shared, clock: Clock) -> Result<Option<(Tun, Start, Vec<Heard
 fn begin(settings: &Settings, descriptors: Vec<OwnedFd>) -> Result<(Tun, Option<connect::Settings>), (Wrong, String)> {
     let racing = settings.accelerate.then(|| racing(settings)).transpose().map_err(|what| (Wrong::Setting, what))?;
     let [descriptor] = &descriptors[..] else {
-        return Err((Wrong::Descriptor, format!("one descriptor is expected, {} came", descriptors.len())));
+        return Err((Wrong::Descriptor, format!("one descriptor is expected, {} arrived", descriptors.len())));
     };
     let tun = Tun::of_descriptor(descriptor.as_raw_fd()).map_err(|why| (Wrong::Descriptor, why.to_string()))?;
     Ok((tun, racing))
@@ -266,7 +266,7 @@ impl Session<'_> {
 
     fn hear(&mut self, now: Instant, message: ToEngine, descriptors: Vec<OwnedFd>) -> Result<(), EngineError> {
         match message {
-            ToEngine::Hello { .. } => self.link.wrong(Wrong::Order, Some("hello"), "it was said before")?,
+            ToEngine::Hello { .. } => self.link.wrong(Wrong::Order, Some("hello"), "it was already sent")?,
             ToEngine::Start { .. } => self.link.wrong(Wrong::Order, Some("start"), "the session has started")?,
             ToEngine::Network { network } => {
                 let here = here(&network);

@@ -49,7 +49,7 @@ pub struct Board {
     /// What programs in the kernel have cost so far.
     #[serde(default)]
     pub ran: Option<Ran>,
-    /// Who measures: `tun`, the forwarder, or `ebpf`, programs in the kernel.
+    /// The way of measuring: `tun`, the forwarder, or `ebpf`, programs in the kernel.
     #[serde(default)]
     pub via: String,
     /// How often the forwarder has woken up, by cause.

@@ -38,7 +38,7 @@ const MANY: usize = 256;
 const ENTRY: usize = 24;
 const LEAST_LIST: usize = 256;
 const LONGEST_LIST: usize = 32 * 1024;
-/// How often they are looked at in vain until there is another one.
+/// How often they are checked without result until there is another one.
 const MOST_VAIN: u32 = 4;
 /// The descriptor of a process that was not looked at yet.
 const ANY: RawFd = -1;
@@ -92,7 +92,7 @@ pub(super) struct Finder {
     recent: VecDeque<(Process, u64)>,
     /// Looks at processes so far.
     looks: u64,
-    /// The latest process when the latest ones were looked at last, and how often that was in vain.
+    /// The latest process when the latest ones were looked at last, and how often that had no result.
     latest: (i32, u32),
 }
 

@@ -53,7 +53,7 @@ impl Process {
     }
 }
 
-/// Who can be asked for owners in one namespace.
+/// The sources of owners in one namespace.
 pub struct Owners {
     socket: Socket,
     sequence: u32,

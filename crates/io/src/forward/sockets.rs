@@ -120,8 +120,8 @@ pub fn probe(socket: impl AsFd) -> Result<(), Errno> {
     sockopt::set_tcp_keepidle(&socket, Duration::from_secs(1))
 }
 
-/// Has the kernel of a program's socket give up on its peer, with the error that it would have had by its own clock: it is told that it has
-/// no patience, and to ask whether the peer is there; the second time that it asks in vain is one too many. To be called until
+/// Has the kernel of a program's socket give up on its peer, with the error that it would have had by its own clock: its timeout is
+/// set to the minimum and it probes the peer; the second unanswered probe ends it. To be called until
 /// [`is_closed`], and while nothing is answered.
 pub fn give_up(socket: impl AsFd) -> Result<(), Errno> {
     sockopt::set_tcp_user_timeout(&socket, 1)?;

@@ -1,11 +1,11 @@
-//! Whoever asks how a measurement stands is told, and not waited for.
+//! Sends the state of a measurement to its readers, without waiting for them.
 
 use super::board::{Board, Tallies};
 use crate::board;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// Who is asked, and what is told.
+/// The listener, and what is sent.
 pub(super) struct Window {
     /// None where the program that has made the interface tells it.
     pub(super) listener: Option<OwnedFd>,
@@ -23,7 +23,7 @@ impl Window {
         Self { listener: None, tallies: Tallies::default() }
     }
 
-    /// Somebody asks: is told the board that is made of the tallies, if that one may be told.
+    /// Accepts a client and sends it the board made of the tallies, if it may read it.
     pub fn answer(&self, board_of: impl FnOnce(&Tallies) -> Board) {
         let Some(listener) = &self.listener else { return };
         board::answer(listener, || board_of(&self.tallies));

@@ -65,7 +65,7 @@ pub fn look(kernel: &mut Kernel, numbers: Numbers) -> Result<Found, KernelError>
                 found.marked.push((format!("the nftables table inet {name}"), change));
             }
         }
-        Err(why) => found.not_looked_at = Some(format!("nftables tables were not looked at: {why}")),
+        Err(why) => found.not_looked_at = Some(format!("nftables tables were not checked: {why}")),
     }
     Ok(found)
 }

@@ -135,7 +135,7 @@ impl Kernel {
 
     /// What is remembered of past TCP connections. Nothing where the kernel keeps no such memory.
     pub fn remembered(&mut self) -> Result<Vec<Remembered>, KernelError> {
-        let what = || "asking for the memories of past connections (tcp_metrics)".to_owned();
+        let what = || "reading the metrics of past connections (tcp_metrics)".to_owned();
         let Some(id) = self.metrics_family()? else { return Ok(Vec::new()) };
         let payload = [tcp_metrics::GET, tcp_metrics::VERSION, 0, 0];
         let all = self.dump_on(true, id, &payload, what())?;

@@ -48,14 +48,14 @@ pub enum PlaceError {
     },
     /// Another user may write there.
     #[error(
-        "{path} can be written by others than its owner, or is another user's: chmod and chown it, or name another folder in STATE_DIRECTORY"
+        "{path} is writable by other users, or belongs to one: chmod and chown it, or set STATE_DIRECTORY to another folder"
     )]
     Shared {
         /// Which.
         path: PathBuf,
     },
     /// The kernel tells neither its boot nor its namespaces.
-    #[error("what boot and network namespace this is cannot be told: {0}")]
+    #[error("cannot identify the boot and network namespace: {0}")]
     Unknown(io::Error),
 }
 
@@ -71,7 +71,7 @@ impl PlaceError {
     }
 }
 
-const ADVICE: &str = "name a folder that can be written in STATE_DIRECTORY (and RUNTIME_DIRECTORY)";
+const ADVICE: &str = "set STATE_DIRECTORY (and RUNTIME_DIRECTORY) to a writable folder";
 
 impl Place {
     /// The place of the calling thread's network namespace.
@@ -168,7 +168,7 @@ impl Place {
         }
         let mut files = files.into_iter();
         let Some(first) = files.next() else {
-            return Err(refused.unwrap_or(PlaceError::Unknown(io::Error::other("there is no folder for a lock"))));
+            return Err(refused.unwrap_or(PlaceError::Unknown(io::Error::other("no folder for a lock"))));
         };
         let lock = Lock { first, second: files.next() };
         lock.note_holder();

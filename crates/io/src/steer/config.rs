@@ -158,7 +158,7 @@ impl Line<'_> {
 
     /// What the value is not.
     fn no(&self, what: &str) -> ConfigError {
-        self.fail(format!("{:?} is no {what}", self.value))
+        self.fail(format!("{:?} is not a valid {what}", self.value))
     }
 
     /// The value, as one of its kind.
@@ -173,7 +173,7 @@ impl Line<'_> {
 
     fn prefixes(&self) -> Result<Vec<Prefix>, ConfigError> {
         let each = self.value.split(',').map(str::trim).filter(|part| !part.is_empty());
-        each.map(|part| part.parse().map_err(|()| self.no("address with a prefix length, as 10.77.0.2/24 is")))
+        each.map(|part| part.parse().map_err(|()| self.no("address with a prefix length, such as 10.77.0.2/24")))
             .collect()
     }
 
@@ -225,8 +225,7 @@ impl Draft {
             "address" => self.addresses.extend(line.prefixes()?),
             "mtu" => {
                 let mtu = line.value.parse().ok().filter(|mtu| (LEAST_MTU..=MOST_MTU).contains(mtu));
-                let wrong =
-                    || line.fail(format!("MTU = {}: it is a number from {LEAST_MTU} to {MOST_MTU}", line.value));
+                let wrong = || line.fail(format!("MTU: must be from {LEAST_MTU} to {MOST_MTU} (got {})", line.value));
                 self.mtu = mtu.ok_or_else(wrong)?;
             }
             "name" => self.name = line.value.to_owned(),
@@ -234,7 +233,7 @@ impl Draft {
                 self.bundle = match line.value.to_ascii_lowercase().as_str() {
                     "yes" => true,
                     "no" => false,
-                    _ => return Err(line.no("answer: Bundle is yes or no")),
+                    _ => return Err(line.no("answer (yes or no)")),
                 };
             }
             "policy" => {
@@ -261,7 +260,8 @@ impl Draft {
             "persistentkeepalive" => {
                 let seconds = line.value.parse().ok().filter(|seconds| KEEPALIVE.contains(seconds));
                 let (value, least, most) = (line.value, KEEPALIVE.start(), KEEPALIVE.end());
-                let what = format!("PersistentKeepalive = {value}: it is a number of seconds from {least} to {most}");
+                let what =
+                    format!("PersistentKeepalive: must be a number of seconds from {least} to {most} (got {value})");
                 self.persistent_keepalive = Some(Duration::from_secs(seconds.ok_or_else(|| line.fail(what))?));
             }
             "allowedips" => self.allowed.extend(line.prefixes()?.iter().map(Prefix::network)),
@@ -305,13 +305,12 @@ impl Way {
             "interface" => self.interface = Some(line.value.to_owned()),
             "local" => self.local = Some(line.read("address of this host")?),
             "listen" => self.listen = line.read("port")?,
-            "rate" => self.rate = rate(line.value).ok_or_else(|| line.no("rate, as 300mbit and 500kbit are"))?,
+            "rate" => self.rate = rate(line.value).ok_or_else(|| line.no("rate, such as 300mbit or 500kbit"))?,
             "use" => {
                 let uses = Use::find(&line.value.to_ascii_lowercase());
-                self.uses =
-                    uses.ok_or_else(|| line.no("use of a channel: primary, secondary, backup and never are"))?;
+                self.uses = uses.ok_or_else(|| line.no("use of a channel (primary, secondary, backup, never)"))?;
             }
-            "cap" => self.cap = Some(cap(line.value).ok_or_else(|| line.no("cap, as 2gb/30d and 500mb/24h are"))?),
+            "cap" => self.cap = Some(cap(line.value).ok_or_else(|| line.no("cap, such as 2gb/30d or 500mb/24h"))?),
             _ => return Err(line.unknown("interface")),
         }
         Ok(())
@@ -334,10 +333,10 @@ impl FromStr for Config {
                 section = head.trim().to_ascii_lowercase();
                 if !["interface", "peer"].contains(&section.as_str()) {
                     let name = if head.len() < SHORTEST_SECRET { head } else { "…" };
-                    return Err(fail(format!("there is no section [{name}]: [Interface] and [Peer] are")));
+                    return Err(fail(format!("unknown section [{name}]; choose one of [Interface], [Peer]")));
                 }
                 if section == "peer" && draft.peer.is_some() {
-                    return Err(fail("a second [Peer]: a tunnel has one other end".into()));
+                    return Err(fail("a second [Peer]: a tunnel has only one peer".into()));
                 }
                 continue;
             }
@@ -347,7 +346,7 @@ impl FromStr for Config {
             match section.as_str() {
                 "interface" => draft.interface(line)?,
                 "peer" => draft.peer(line)?,
-                _ => return Err(line.fail("it is in no section: begin with [Interface]")),
+                _ => return Err(line.fail("it is outside a section: start with [Interface]")),
             }
         }
         draft.finish()
@@ -370,7 +369,7 @@ impl Config {
             return Err(ConfigError::Missing("AllowedIPs in [Peer]"));
         }
         if self.ways[1].rate == 0 {
-            return Err(ConfigError::Missing("FastRate in [Interface]: what the fast channel carries, as 2mbit"));
+            return Err(ConfigError::Missing("FastRate in [Interface] (the rate of the fast channel, such as 2mbit)"));
         }
         if self.ways.iter().all(|way| way.uses == Use::Never) {
             return Err(ConfigError::Senseless("FatUse and FastUse are both never: nothing could be sent".into()));
@@ -477,22 +476,22 @@ pub(super) mod tests {
         assert_eq!(told("FastRate = 2mbit", "FastRat = 2mbit"), "line 5: there is no \"FastRat\" in [interface]");
         assert_eq!(
             told("FastRate = 2mbit", ""),
-            "FastRate in [Interface]: what the fast channel carries, as 2mbit is missing"
+            "FastRate in [Interface] (the rate of the fast channel, such as 2mbit) is missing"
         );
-        assert_eq!(told("2mbit", "fast"), "line 5: \"fast\" is no rate, as 300mbit and 500kbit are");
+        assert_eq!(told("2mbit", "fast"), "line 5: \"fast\" is not a valid rate, such as 300mbit or 500kbit");
         assert!(
             told("10.77.0.2/24", "10.77.0.2/33").starts_with("line 4: "),
             "{}",
             told("10.77.0.2/24", "10.77.0.2/33")
         );
         assert!(told("AllowedIPs = 10.77.0.0/24", "AllowedIPs = 0.0.0.0/0").contains("lead into itself"));
-        assert!(told("[Peer]", "[Pear]").contains("no section [Pear]"));
+        assert!(told("[Peer]", "[Pear]").contains("unknown section [Pear]"));
         assert!(told("FastRate = 2mbit", "FastRate = 2mbit\nMTU = 100").contains("from 1280 to 8900"));
         assert!(told("FastRate = 2mbit", "FastRate = 2mbit\nPolicy = obj-priority").contains("by objects"));
         assert!(told("FastEndpoint = 192.0.2.1:7001", "").contains("neither FastEndpoint nor FastListen"));
         assert!(told("2mbit", "2mbit\nFatUse = never\nFastUse = never").contains("nothing could be sent"));
         assert!(told("2mbit", "2mbit\nBundle = maybe").contains("yes or no"));
-        assert!(told("2mbit", "2mbit\nFastUse = always").contains("primary, secondary, backup and never"));
+        assert!(told("2mbit", "2mbit\nFastUse = always").contains("primary, secondary, backup, never"));
         for wrong in ["2gb", "2gb/0d", "2gb/30m", "gb/30d", "-1gb/30d", "nangb/30d", "2/30d"] {
             assert!(told("2mbit", &format!("2mbit\nFastCap = {wrong}")).starts_with("line 6: "), "{wrong}");
         }

@@ -44,10 +44,10 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// Another supervisor of this user is reading or writing.
-    #[error("{0} is being used by another supervisor")]
+    #[error("{0} is in use by another supervisor")]
     Busy(PathBuf),
     /// It was written by a later version.
-    #[error("{path} is of format {format}, this version reads {FORMAT}")]
+    #[error("{path} has format {format}, this version reads {FORMAT}")]
     Newer {
         /// The file.
         path: PathBuf,
@@ -71,7 +71,7 @@ pub enum FileError {
         source: io::Error,
     },
     /// There is no room.
-    #[error("no room is left for {path}: {source}")]
+    #[error("no space left for {path}: {source}")]
     Full {
         /// The file.
         path: PathBuf,
@@ -207,7 +207,7 @@ impl StoreFile {
                 Err(e) => return Err(failed(e)),
             }
         }
-        Err(failed(io::Error::other("it comes and goes")))
+        Err(failed(io::Error::other("it keeps appearing and disappearing")))
     }
 
     /// All records, in no order; none if there is no file.
@@ -372,7 +372,7 @@ fn database(path: &Path, file: File) -> Result<Database, Trouble> {
     match format {
         Some(FORMAT) => Ok(db),
         Some(format) if format > FORMAT => Err(Trouble::Newer(path.to_owned(), format)),
-        _ => Err(Trouble::Damaged("it names no format".into())),
+        _ => Err(Trouble::Damaged("it has no format number".into())),
     }
 }
 
@@ -411,7 +411,7 @@ fn guarded<T>(path: &Path, work: impl FnOnce() -> Result<T, Trouble>) -> Result<
         Ok(Err(Trouble::Redb(e))) => Err(FileError::of_redb(path, e)),
         Ok(Err(Trouble::Damaged(why))) => Err(FileError::Damaged { path: path.to_owned(), why }),
         Ok(Err(Trouble::Newer(path, format))) => Err(FileError::Newer { path, format }),
-        Err(_) => Err(FileError::Damaged { path: path.to_owned(), why: "reading it failed badly".into() }),
+        Err(_) => Err(FileError::Damaged { path: path.to_owned(), why: "reading it failed".into() }),
     }
 }
 

@@ -244,9 +244,9 @@ impl Store {
 
     fn note(&mut self, why: &FileError) {
         let what = match why {
-            FileError::Full { .. } => "learning pauses, as far as it outlives the supervisor",
-            _ if why.is_of_the_file() => "it begins anew",
-            _ => "what was learned is not kept",
+            FileError::Full { .. } => "new history is kept only until the supervisor ends",
+            _ if why.is_of_the_file() => "a new one is started",
+            _ => "the history is not saved",
         };
         self.notes.push(format!("history: {why}; {what}"));
     }

@@ -135,7 +135,7 @@ impl Objects {
     }
 
     fn note(&mut self, why: &FileError) {
-        let what = if why.is_of_the_file() { "it begins anew" } else { "what was learned is not kept" };
+        let what = if why.is_of_the_file() { "a new one is started" } else { "the history is not saved" };
         self.notes.push(format!("sizes of objects: {why}; {what}"));
     }
 

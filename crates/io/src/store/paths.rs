@@ -199,9 +199,9 @@ impl Paths {
 
     fn note(&mut self, why: &FileError) {
         let what = match why {
-            FileError::Full { .. } => "learning pauses, as far as it outlives this process",
-            _ if why.is_of_the_file() => "it begins anew",
-            _ => "what was learned is not kept",
+            FileError::Full { .. } => "new history is kept only until this process ends",
+            _ if why.is_of_the_file() => "a new one is started",
+            _ => "the history is not saved",
         };
         self.notes.push(format!("paths: {why}; {what}"));
     }

@@ -36,7 +36,7 @@ pub struct Learned {
     paths: Vec<String>,
 }
 
-/// What another host has learned, and who vouches for it.
+/// The history of another host, and the site that signed it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Source {
     /// The public key of the site that signed it.
@@ -49,16 +49,16 @@ pub struct Source {
 #[derive(Debug, thiserror::Error)]
 pub enum PriorError {
     /// It is of no known form.
-    #[error("it is no history of a host: {0}")]
+    #[error("not a host's history: {0}")]
     Malformed(String),
     /// The clocks differ too much to tell its age.
-    #[error("it was written {0} s from now: set the clock of one of the hosts")]
+    #[error("it was written {0} s in the future: set the clock of one of the hosts")]
     Future(u64),
     /// It is worth nothing any more.
-    #[error("it is {0} days old, and history counts for 90: export it again")]
+    #[error("it is {0} days old, and history is used for 90: export it again")]
     Old(u64),
     /// There is a later one of the same host.
-    #[error("a later one of {0} is here already")]
+    #[error("a later one of {0} is already here")]
     Superseded(String),
     /// It cannot be kept.
     #[error(transparent)]
@@ -81,13 +81,13 @@ impl Learned {
         let malformed = |what: &str| PriorError::Malformed(what.to_owned());
         let is_word = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         if learned.from.is_empty() || learned.from.len() > 64 || !learned.from.chars().all(is_word) {
-            return Err(malformed("the name of its host is none"));
+            return Err(malformed("invalid host name"));
         }
         if learned.secret().is_none() {
-            return Err(malformed("its secret is none"));
+            return Err(malformed("invalid secret"));
         }
         if learned.paths.iter().any(|path| decode(path).is_none()) {
-            return Err(malformed("a path is none"));
+            return Err(malformed("invalid path"));
         }
         Ok(learned)
     }

@@ -97,7 +97,7 @@ impl Series {
     }
 
     fn note(&mut self, why: &FileError) {
-        let what = if why.is_of_the_file() { "it begins anew" } else { "what is seen now is kept in memory alone" };
+        let what = if why.is_of_the_file() { "a new one is started" } else { "new data is kept only in memory" };
         let note = format!("history of the page: {why}; {what}");
         if !self.notes.contains(&note) {
             self.notes.push(note);
@@ -147,7 +147,7 @@ mod tests {
 
         std::fs::write(&file, "damaged").unwrap();
         assert!(next.load().is_empty());
-        assert!(next.notes()[0].contains("it begins anew"), "said");
+        assert!(next.notes()[0].contains("a new one is started"), "said");
         assert!(scratch.path().join("state/series.set-aside.redb").exists(), "moved aside");
         assert!(next.lock() && next.save(&[((1, 9), Some(b"c".to_vec()))]));
         assert_eq!(store().load(), [((1, 9), b"c".to_vec())]);

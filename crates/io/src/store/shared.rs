@@ -44,7 +44,7 @@ const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redi
 pub enum Recalled {
     /// Nothing.
     Nothing,
-    /// This, and nobody else uses it now.
+    /// This, and no other connection uses it now.
     Ours(Record),
     /// This, and a connection somewhere uses it.
     Taken(Record),
@@ -188,7 +188,8 @@ impl Speaker {
         self.between = (self.between * 2).min(LONGEST_BETWEEN);
         // Once for each time that it goes.
         if !std::mem::replace(&mut self.told, true) {
-            let note = format!("paths: the shared store {} is gone ({why}): connections start as usual", self.place);
+            let note =
+                format!("paths: the shared store {} is unavailable ({why}): connections start as usual", self.place);
             self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(note);
         }
     }
@@ -201,10 +202,10 @@ impl Open {
         let mut own = [0; 16];
         rustix::rand::getrandom(&mut own, rustix::rand::GetRandomFlags::empty()).map_err(io::Error::from)?;
         let name = own.iter().map(|byte| format!("{byte:02x}")).collect();
-        // The first server's is everybody's.
+        // All servers use the first one's.
         redis::cmd("SET").arg(KEY).arg(&own).arg("NX").exec(&mut connection)?;
         let secret: Vec<u8> = redis::cmd("GET").arg(KEY).query(&mut connection)?;
-        let none = |_| io::Error::other(format!("{KEY} is none: delete it"));
+        let none = |_| io::Error::other(format!("invalid {KEY}: delete it"));
         let secret = Secret::new(<[u8; 16]>::try_from(secret).map_err(none)?);
         Ok(Self { connection, secret, name })
     }

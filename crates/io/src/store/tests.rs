@@ -105,7 +105,7 @@ fn a_store_without_its_key_is_dropped_with_a_word() {
     let mut store = scratch.store();
     assert_eq!(store.load(), Kept::default());
     let notes = store.notes();
-    assert!(notes.iter().any(|n| n.contains("history.key") && n.contains("begins anew")), "{notes:?}");
+    assert!(notes.iter().any(|n| n.contains("history.key") && n.contains("a new one is started")), "{notes:?}");
     assert!(store.save(&learned, &[]));
     assert_eq!(scratch.store().load().memory, learned);
 }
@@ -148,7 +148,7 @@ fn a_place_that_cannot_be_written_to_is_told_once_and_nothing_else_happens() {
     assert_eq!(store.load(), Kept::default());
     assert!(!store.save(&memory(&[("curl", &[])]), &[]) && !store.save(&memory(&[("curl", &[])]), &[]));
     let notes = store.notes();
-    assert!(notes.last().is_some_and(|n| n.contains("not kept")), "{notes:?}");
+    assert!(notes.last().is_some_and(|n| n.contains("not saved")), "{notes:?}");
     assert!(notes.len() <= 2, "{notes:?}");
 }
 
@@ -160,7 +160,10 @@ fn a_full_disk_pauses_learning_and_is_told_in_one_line() {
     let mut store = scratch.store();
     store.note(&full);
     let notes = store.notes();
-    assert!(matches!(&notes[..], [one] if one.contains("learning pauses") && !one.contains('\n')), "{notes:?}");
+    assert!(
+        matches!(&notes[..], [one] if one.contains("new history is kept only") && !one.contains('\n')),
+        "{notes:?}"
+    );
 }
 
 #[test]
@@ -321,7 +324,10 @@ fn on_a_full_disk_learning_pauses_and_nothing_that_was_kept_is_lost() {
         assert_eq!(store.load().memory, little);
         assert!(!store.save(&much, &[]) && !store.save(&much, &[]));
         let notes = store.notes();
-        assert!(matches!(&notes[..], [one] if one.contains("learning pauses") && !one.contains('\n')), "{notes:?}");
+        assert!(
+            matches!(&notes[..], [one] if one.contains("new history is kept only") && !one.contains('\n')),
+            "{notes:?}"
+        );
         fs::remove_file(fill)?;
         let mut later = scratch.store();
         assert_eq!(later.load().memory, little, "{:?}", later.notes());

@@ -231,7 +231,7 @@ impl Supervisor {
 /// Writes `told` into the file that came along.
 fn write(files: Vec<(Descriptor, OwnedFd)>, told: &impl Serialize) -> Result<(), String> {
     let Some((Descriptor::Report, file)) = files.into_iter().next() else {
-        return Err("no file came along to write to".to_owned());
+        return Err("no file to write to was sent".to_owned());
     };
     let bytes = serde_json::to_vec(told).map_err(|e| e.to_string())?;
     File::from(file).write_all(&bytes).map_err(|e| format!("writing failed: {e}"))

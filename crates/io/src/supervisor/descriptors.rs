@@ -12,11 +12,11 @@ use std::os::fd::OwnedFd;
 /// Each descriptor with what it is.
 pub(super) fn matched(what: &[Descriptor], descriptors: Vec<OwnedFd>) -> Result<Vec<(Descriptor, OwnedFd)>, String> {
     if what.len() != descriptors.len() {
-        return Err(format!("{} descriptors were named and {} came", what.len(), descriptors.len()));
+        return Err(format!("{} descriptors were announced, but {} arrived", what.len(), descriptors.len()));
     }
     let all: Vec<_> = what.iter().copied().zip(descriptors).collect();
     match all.iter().find(|(what, descriptor)| !is_one(*what, descriptor)) {
-        Some((what, _)) => Err(format!("a descriptor that came as {what:?} is none")),
+        Some((what, _)) => Err(format!("the descriptor sent as {what:?} is not one")),
         None => Ok(all),
     }
 }

@@ -145,7 +145,7 @@ impl Keeper {
         match started {
             Ok(work) => self.work = Some(work),
             // With the thread went the store: this supervisor keeps nothing from now on.
-            Err(why) => self.note(format!("history: what was learned is not kept: {why}")),
+            Err(why) => self.note(format!("history: the history is not saved: {why}")),
         }
     }
 
@@ -155,7 +155,7 @@ impl Keeper {
         let joined = work.join();
         let _ = rustix::io::read(&self.done, &mut [0u8; 8]);
         let Ok(Done { mut store, kept }) = joined else {
-            return self.note("history: what was learned is not kept: its thread has failed".to_owned());
+            return self.note("history: the history is not saved: its thread has failed".to_owned());
         };
         store.notes().into_iter().for_each(|note| self.note(note));
         self.store = Some(store);

@@ -305,7 +305,7 @@ impl Host for Serving<'_> {
         ]);
         self.work = work.map(|deadline| deadline.at);
         self.end = self.supervisor.is_idle().then(|| *idle_since + self.linger);
-        let writing = due(keeper.as_ref().and_then(Keeper::deadline), "what was learned is written");
+        let writing = due(keeper.as_ref().and_then(Keeper::deadline), "the history is written");
         let sockets = due(stub.deadline(), "sockets are made ahead");
         Deadline::earliest([work, due(self.end, "idle"), writing, sockets, due(*shut_until, "runs are let in again")])
     }

@@ -65,11 +65,11 @@ impl Run {
                 Descriptor::SeccompListener => calls = Some(descriptor),
                 Descriptor::Outstanding => outstanding = Some(descriptor),
                 Descriptor::Duty => duty = Some(descriptor),
-                Descriptor::Report => return Err("a run has nothing to be reported to".to_owned()),
+                Descriptor::Report => return Err("a run without a socket for its report".to_owned()),
                 Descriptor::Program => {
                     let token = PROGRAM | of_run(self.number);
                     let added = engine.poll.add(&descriptor, token, Interest::Read);
-                    added.map_err(|e| format!("the program cannot be watched: {e}"))?;
+                    added.map_err(|e| format!("cannot watch the program: {e}"))?;
                     // It has been replaced by its program when it is watched: `headstart run` waits for that.
                     let pid = process::of_pidfd(&descriptor);
                     self.launched = pid.and_then(app_of);
@@ -81,10 +81,10 @@ impl Run {
         match (calls, outstanding, duty) {
             (Some(calls), Some(outstanding), Some(duty)) => {
                 let seccomp = Seccomp::new(engine, self.number, calls, outstanding, duty);
-                self.seccomp = Some(seccomp.map_err(|e| format!("system calls cannot be heard: {e}"))?);
+                self.seccomp = Some(seccomp.map_err(|e| format!("cannot intercept system calls: {e}"))?);
             }
             (None, None, None) => {}
-            _ => return Err("the listener of system calls and what its watchdog needs come together".into()),
+            _ => return Err("the listener of system calls must come together with what its watchdog needs".into()),
         }
         match (listener, filter) {
             (Some(listener), Some(filter)) => {
@@ -93,10 +93,10 @@ impl Run {
                     return Err("the run is in another network namespace".into());
                 }
                 let preload = Preload::new(engine, self.number, listener, filter);
-                self.preload = Some(preload.map_err(|e| format!("the preloaded libraries cannot be heard: {e}"))?);
+                self.preload = Some(preload.map_err(|e| format!("cannot listen for preloaded libraries: {e}"))?);
             }
             (None, None) => {}
-            _ => return Err("the socket of preloaded libraries and their filter come together".into()),
+            _ => return Err("the socket of preloaded libraries must come together with their filter".into()),
         }
         if let (Some(preload), Some(_)) = (&self.preload, &self.seccomp) {
             preload.calls_are_heard();

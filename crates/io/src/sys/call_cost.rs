@@ -83,8 +83,8 @@ pub enum Failure {
 /// A text that is no request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no measurement: give TIMES (1 to {MAX_TIMES}) and one of: socket, udp ADDRESS:PORT, unix, tcp, numeric, \
-     reach NAME PORT PAUSE_US, start PROGRAM"
+    "{0:?} is not a measurement: give TIMES (1 to {MAX_TIMES}) and one of: socket, udp ADDRESS:PORT, unix, tcp, numeric, reach \
+     NAME PORT PAUSE_US, start PROGRAM"
 )]
 pub struct NoRequest(pub String);
 

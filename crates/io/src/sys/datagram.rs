@@ -237,7 +237,7 @@ pub fn receive_error(socket: impl AsFd, bytes: &mut Vec<u8>) -> io::Result<Lost>
             said = read_error(data);
         }
     })?;
-    let to = to.ok_or_else(|| io::Error::other("an error about nothing"))?;
+    let to = to.ok_or_else(|| io::Error::other("an error without a cause"))?;
     let (reporter, trouble) = said.unwrap_or_default();
     Ok(Lost { to, reporter, trouble })
 }

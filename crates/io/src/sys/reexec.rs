@@ -41,7 +41,7 @@ pub struct Offspring {
 
 const STEPS: [&str; 7] = [
     "making namespaces (clone)",
-    "tying the child's life to its parent's (prctl)",
+    "ending the child with its parent (prctl)",
     "writing /proc/self/setgroups",
     "writing /proc/self/uid_map",
     "writing /proc/self/gid_map",
@@ -114,7 +114,7 @@ pub fn reexec(isolation: Isolation, args: &[OsString], env: &[(OsString, OsStrin
             Err(fail(step)(io::Error::from_raw_os_error(errno)))
         }
         (read, _) => {
-            Err(fail("hearing from the child")(read.err().unwrap_or_else(|| io::Error::other("half a report"))))
+            Err(fail("reading from the child")(read.err().unwrap_or_else(|| io::Error::other("an incomplete report"))))
         }
     }
 }

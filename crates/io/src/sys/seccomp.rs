@@ -47,10 +47,10 @@ const ARCH: u32 = 0;
 #[derive(Debug, thiserror::Error)]
 pub enum TrapError {
     /// A program above this one, such as a sandbox or another `headstart run`, listens already; the kernel allows one.
-    #[error("a sandbox or another headstart listens to the system calls of this program already")]
+    #[error("a sandbox or another headstart already intercepts the system calls of this program")]
     Taken,
     /// The kernel is too old or has no seccomp.
-    #[error("this kernel cannot let calls wait for a supervisor (Linux 5.19 with CONFIG_SECCOMP_FILTER can)")]
+    #[error("seccomp user notification needs Linux 5.19 with CONFIG_SECCOMP_FILTER")]
     Unsupported,
     /// Something else.
     #[error("a seccomp filter could not be set: {0}")]
@@ -122,7 +122,7 @@ impl Listener {
         // SAFETY: the header points at live buffers of the lengths that it tells.
         let got = unsafe { libc::recvmsg(from.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
         if got != 4 {
-            return Err(io::Error::other("the program was started without a word of its filter").into());
+            return Err(io::Error::other("the program was started without reporting its filter").into());
         }
         match i32::from_ne_bytes(errno) {
             0 => {}
@@ -133,7 +133,7 @@ impl Listener {
         // SAFETY: the kernel has filled in the header.
         let first = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
         if first.is_null() {
-            return Err(io::Error::other("the filter's listener got lost on its way").into());
+            return Err(io::Error::other("the filter's listener did not arrive").into());
         }
         // SAFETY: not null, so a whole header, followed by the one descriptor that the child sends.
         let fd = unsafe { libc::CMSG_DATA(first).cast::<RawFd>().read_unaligned() };

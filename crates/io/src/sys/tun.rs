@@ -39,9 +39,7 @@ fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "; run: sudo modprobe tun",
         io::ErrorKind::PermissionDenied => "; it needs root, and in a container the device /dev/net/tun",
-        io::ErrorKind::ResourceBusy => {
-            "; there is an interface of that name, and it is not taken over: choose another name"
-        }
+        io::ErrorKind::ResourceBusy => "; an interface of that name already exists: choose another name",
         _ => "",
     }
 }
@@ -121,7 +119,7 @@ impl Tun {
         let flags = i32::from(u16::from_ne_bytes([request.value[0], request.value[1]]));
         let unfit = |why| Err(fail(why)(io::ErrorKind::InvalidInput.into()));
         if flags & libc::IFF_TUN == 0 || flags & libc::IFF_NO_PI == 0 {
-            return unfit("it is to be one of IP packets (IFF_TUN) without a header before them (IFF_NO_PI)");
+            return unfit("it must carry IP packets without a header (IFF_TUN, IFF_NO_PI)");
         }
         let framed = flags & libc::IFF_VNET_HDR != 0;
         let mut header: libc::c_int = 0;

@@ -119,7 +119,7 @@ impl Stamp {
     /// A random id, and the wall clock.
     pub fn now() -> Self {
         let mut id = [0; 16];
-        // The kernel has random bytes for everybody once it has begun.
+        // The kernel has random bytes as soon as it has booted.
         let _ = getrandom(&mut id, GetRandomFlags::empty());
         let at = wall().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
         Self { id: u128::from_be_bytes(id), at }

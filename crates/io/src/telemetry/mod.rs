@@ -2,7 +2,7 @@
 //!
 //! A run of a program is an event (what races and the pool came to), and so is each connection and lookup that a forwarder measured.
 //! Names of programs, hosts and addresses are keyed hashes under a key of the site, unless the operator wants names. Nothing here opens a
-//! connection: who collects takes whole files away (docs/decisions/0101).
+//! connection: a collector takes complete files (docs/decisions/0101).
 
 mod event;
 mod spool;
@@ -125,11 +125,11 @@ fn read_key(path: &Path) -> Result<[u8; KEY], TelemetryError> {
             Ok(text) => {
                 let mode = fs::metadata(path).map_err(|why| failed(why.to_string()))?.permissions().mode();
                 if mode & 0o077 != 0 {
-                    return Err(failed("others may read it, and it holds the key of names: chmod 600".into()));
+                    return Err(failed("other users can read it, and it contains the key for names: chmod 600".into()));
                 }
                 let digits = text.trim();
                 let number = u128::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 2 * KEY);
-                let none = || failed(format!("it holds no key: {} hexadecimal digits", 2 * KEY));
+                let none = || failed(format!("it does not contain a key ({} hexadecimal digits)", 2 * KEY));
                 return number.map(u128::to_be_bytes).ok_or_else(none);
             }
             Err(why) if why.kind() == io::ErrorKind::NotFound => match make_key(path) {
@@ -139,7 +139,7 @@ fn read_key(path: &Path) -> Result<[u8; KEY], TelemetryError> {
             Err(why) => return Err(failed(why.to_string())),
         }
     }
-    Err(failed("it comes and goes".into()))
+    Err(failed("it keeps appearing and disappearing".into()))
 }
 
 fn make_key(path: &Path) -> io::Result<()> {

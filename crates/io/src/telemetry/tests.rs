@@ -99,7 +99,7 @@ fn a_key_that_others_may_read_or_that_is_none_is_refused_by_name() {
     let settings = settings(folder.path());
     fs::write(&settings.key, "short").unwrap();
     fs::set_permissions(&settings.key, fs::Permissions::from_mode(0o600)).unwrap();
-    assert!(Telemetry::open(&settings).unwrap_err().to_string().contains("it holds no key"));
+    assert!(Telemetry::open(&settings).unwrap_err().to_string().contains("it does not contain a key"));
     fs::set_permissions(&settings.key, fs::Permissions::from_mode(0o644)).unwrap();
     assert!(Telemetry::open(&settings).unwrap_err().to_string().contains("chmod 600"));
 }

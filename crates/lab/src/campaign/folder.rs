@@ -231,7 +231,7 @@ fn clear(folder: &Path) -> anyhow::Result<()> {
 fn record(folder: &Path, id: &str) -> anyhow::Result<Record> {
     let record: Record = serde_json::from_slice(&bytes(&folder.join("task.json"))?).context("task.json")?;
     ensure!(record.version == VERSION, "task.json has version {}, unknown to this program", record.version);
-    ensure!(record.task.id == id && record.task.identity() == id, "task.json is of another task");
+    ensure!(record.task.id == id && record.task.identity() == id, "task.json belongs to another task");
     Ok(record)
 }
 
@@ -239,7 +239,7 @@ fn record(folder: &Path, id: &str) -> anyhow::Result<Record> {
 fn read(folder: &Path, id: &str) -> anyhow::Result<(Record, Outcome)> {
     let record = record(folder, id)?;
     let result = bytes(&folder.join("result.json"))?;
-    ensure!(sha256(&result) == record.sha256, "result.json is not what was written: its SHA-256 differs");
+    ensure!(sha256(&result) == record.sha256, "result.json has changed since it was written: its SHA-256 differs");
     let outcome: Outcome = serde_json::from_slice(&result).context("result.json")?;
     outcome.check()?;
     let task = &record.task;

@@ -47,7 +47,7 @@ impl Plan {
                 bail!("line {}: version {} is not known to this program ({})", n + 1, task.version, super::VERSION);
             }
             if task.identity() != task.id {
-                bail!("line {}: its id is not of what the line says; write plans with `headstart lab plan`", n + 1);
+                bail!("line {}: its id does not match its contents; write plans with `headstart lab plan`", n + 1);
             }
             if let Some(first) = lines.insert(task.id.clone(), n + 1) {
                 bail!("line {}: the same task as in line {first}", n + 1);
@@ -121,7 +121,7 @@ mod tests {
     fn a_line_that_was_changed_or_is_there_twice_is_named() {
         let text = plan(3).text();
         let changed = text.replacen("\"seed\":2", "\"seed\":9", 1);
-        assert!(Plan::parse(&changed).unwrap_err().to_string().contains("its id is not of what the line says"));
+        assert!(Plan::parse(&changed).unwrap_err().to_string().contains("its id does not match"));
         let twice = format!("{text}{text}");
         let why = Plan::parse(&twice).unwrap_err().to_string();
         assert!(why.contains("the same task as in line 1"), "{why}");

@@ -78,7 +78,7 @@ const fn truth(name: &'static str, what: &'static str) -> Column {
 const TASK: Column = text("task", "id of the task");
 const SEED: Column = count("seed", "seed of the task");
 const SPEED: Column = text("speed", "`sim` or `netns`");
-const VALID: Column = truth("valid", "whether the machine was quiet enough; rows of others judge nothing");
+const VALID: Column = truth("valid", "whether the machine was quiet enough; other rows are not judged");
 
 /// The tables.
 pub const SCHEMA: [Table; 3] = [
@@ -90,7 +90,7 @@ pub const SCHEMA: [Table; 3] = [
             SEED,
             SPEED,
             VALID,
-            text("claim", "claim of a paper that it serves"),
+            text("claim", "claim of a paper that it tests"),
             text("condition", "network and workload"),
             text("metric", "what was measured, with the statistic"),
             text("unit", "unit of `ours` and `baseline`"),
@@ -100,9 +100,9 @@ pub const SCHEMA: [Table; 3] = [
             number("baseline", "value of the baseline"),
             number("ratio", "`ours` / `baseline`"),
             number("interval_lo", "lower end of the ratio's 95 % interval"),
-            number("interval_hi", "upper end of it"),
+            number("interval_hi", "upper end of that interval"),
             number("paper", "the ratio in the paper"),
-            text("verdict", "what it says about the claim"),
+            text("verdict", "verdict on the claim"),
         ],
     },
     Table {
@@ -123,7 +123,7 @@ pub const SCHEMA: [Table; 3] = [
     },
     Table {
         name: "devices",
-        what: "one task: how it was done, and the machine meanwhile",
+        what: "one task: how it was run, and the state of the machine",
         columns: &[
             TASK,
             SEED,
@@ -131,11 +131,11 @@ pub const SCHEMA: [Table; 3] = [
             VALID,
             text("planned_condition", "condition that the task asked for"),
             truth("quick", "fewer trials"),
-            text("pages", "SHA-256 of the pages, where they were given"),
+            text("pages", "SHA-256 of the pages, if given"),
             text("build", "SHA-256 of the programs"),
-            text("why_invalid", "why it is not valid"),
+            text("why_invalid", "why the run is not valid"),
             text("host", "name of the host"),
-            count("runs", "how often it was run until this result"),
+            count("runs", "number of runs until this result"),
             number("seconds", "how long it took"),
             text("date", "when it began, by the host's clock: UTC, ISO 8601"),
             text("program", "version of headstart"),
@@ -144,12 +144,12 @@ pub const SCHEMA: [Table; 3] = [
             text("cpu", "model of the processor"),
             count("cpus", "processors online"),
             text("governor", "frequency governor"),
-            number("load_before", "load average of a minute before"),
+            number("load_before", "one-minute load average before"),
             number("load_after", "the same after"),
             number("idle_before_percent", "idle just before"),
             number("idle_percent", "idle meanwhile"),
             number("steal_percent", "taken by the hypervisor meanwhile"),
-            number("pressure_percent", "time in which something waited for a processor"),
+            number("pressure_percent", "time in which some task waited for a processor"),
             number("temperature_c", "hottest thermal zone"),
             text("congestion_control", "the host's default"),
         ],

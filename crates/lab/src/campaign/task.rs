@@ -140,7 +140,7 @@ impl Task {
     pub fn check_pages(&self) -> anyhow::Result<()> {
         let Some(pages) = &self.pages else { return Ok(()) };
         let now = digest_of_pages(&pages.path).with_context(|| format!("pages {}", pages.path.display()))?;
-        anyhow::ensure!(now == pages.sha256, "{} is not what it was when the plan was made", pages.path.display());
+        anyhow::ensure!(now == pages.sha256, "{} has changed since the plan was made", pages.path.display());
         Ok(())
     }
 
@@ -156,7 +156,7 @@ fn build(builds: &Builds, speed: Speeds) -> anyhow::Result<String> {
     if !speed.in_namespaces() {
         return Ok(builds.lab.clone());
     }
-    let headstart = builds.headstart.as_ref().context("there is no `headstart` beside headstart-lab or on the PATH")?;
+    let headstart = builds.headstart.as_ref().context("`headstart` is neither beside headstart-lab nor on the PATH")?;
     Ok(sha256(format!("{} {headstart}", builds.lab).as_bytes()))
 }
 
@@ -192,7 +192,7 @@ pub fn digest_of_pages(path: &Path) -> anyhow::Result<String> {
             }
             anyhow::ensure!(
                 files.len() + folders.len() <= MOST_FILES,
-                "more than {MOST_FILES} files: these are no pages"
+                "more than {MOST_FILES} files: not a folder of pages"
             );
         }
     }
@@ -200,10 +200,10 @@ pub fn digest_of_pages(path: &Path) -> anyhow::Result<String> {
     let mut bytes = 0;
     for file in &files {
         let data = fs::metadata(file).with_context(|| file.display().to_string())?;
-        anyhow::ensure!(data.is_file() || data.is_dir(), "{} is no file", file.display());
+        anyhow::ensure!(data.is_file() || data.is_dir(), "{} is not a file", file.display());
         bytes += data.len();
     }
-    anyhow::ensure!(bytes <= MOST_BYTES, "{} MB: these are no pages", bytes / 1_000_000);
+    anyhow::ensure!(bytes <= MOST_BYTES, "{} MB: too large for pages", bytes / 1_000_000);
     files.retain(|file| !file.is_dir());
     if files == [path] {
         return Ok(digest_of_file(path)?);
@@ -250,13 +250,13 @@ mod tests {
         let task = task(1, "x", Some(pages));
         task.check_pages().unwrap();
         fs::write(folder.path().join("sub/a"), "2").unwrap();
-        assert!(task.check_pages().unwrap_err().to_string().contains("not what it was"));
+        assert!(task.check_pages().unwrap_err().to_string().contains("has changed since the plan"));
         // Neither a folder that leads back to itself nor what has no end keeps anybody.
         std::os::unix::fs::symlink(folder.path(), folder.path().join("sub/again")).unwrap();
         assert!(digest_of_pages(folder.path()).is_ok());
         std::os::unix::fs::symlink("/dev/zero", folder.path().join("endless")).unwrap();
         for endless in [folder.path(), Path::new("/dev/zero")] {
-            assert!(digest_of_pages(endless).unwrap_err().to_string().contains("is no file"));
+            assert!(digest_of_pages(endless).unwrap_err().to_string().contains("is not a file"));
         }
     }
 

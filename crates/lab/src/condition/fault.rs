@@ -50,16 +50,16 @@ const AAAA_SLOW: Condition = Condition {
 const IPV6_REFUSED: Condition = Condition {
     name: "ipv6-refused",
     what: "as healthy, but IPv6 hosts refuse connections",
-    why: "As `healthy`; a service that listens on its IPv4 address only, under a name that has both: refusals come after \
-          one round trip, so a program that goes on to the next address loses 30 ms.",
+    why: "As `healthy`; a service that listens on its IPv4 address only, under a name that has both: refusals come after one \
+          round trip, so a program that continues with the next address loses 30 ms.",
     world: |seed, sites| changed(seed, sites, |site| site.v6.iter_mut().for_each(|host| host.fate = Fate::Refuses)),
 };
 
 const FIRST_DEAD: Condition = Condition {
     name: "first-dead",
     what: "as healthy, but names have four addresses a family, and packets to the first of each vanish",
-    why: "As `healthy`; one machine of four is down behind a name that goes on naming it, the case that RFC 8305 (section \
-          5) sorts and interleaves addresses for. Linux gives up on it after 131 s.",
+    why: "As `healthy`; one machine of four is down behind a name that still lists it, the case that RFC 8305 (section 5) sorts \
+          and interleaves addresses for. Linux gives up on it after 131 s.",
     world: |seed, sites| changed(seed, sites, many),
 };
 
@@ -90,9 +90,9 @@ const DNS_DEAD: Condition = Condition {
 const IPV6_LEAVES: Condition = Condition {
     name: "ipv6-leaves",
     what: "the host's IPv6 address and route go away while the program connects; hosts are 78 ms away",
-    why: "As `healthy`, hosts 48 ms further. 45 ms after the first question has reached the DNS server the client loses its \
-          IPv6 address and default route, as by leaving a Wi-Fi network: the handshake is under way then, hears nothing \
-          more, and Linux goes on repeating its SYN to nowhere for 131 s.",
+    why: "As `healthy`, hosts 48 ms further. 45 ms after the first question has reached the DNS server the client loses its IPv6 \
+          address and default route, as by leaving a Wi-Fi network: the handshake is under way then, receives nothing more, and \
+          Linux keeps retransmitting its SYN for 131 s.",
     world: |seed, sites| changing(seed, sites, &[], MEANWHILE, Event::Leaves(Family::V6)),
 };
 

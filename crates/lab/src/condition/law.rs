@@ -48,7 +48,7 @@ pub const ALL: &[Network] = &[
     }),
     Network {
         literal: true,
-        ..network("v6-lame-literal", "packets to IPv6 hosts vanish; programs are told an IPv4 address", |world| {
+        ..network("v6-lame-literal", "packets to IPv6 hosts vanish; programs receive an IPv4 address", |world| {
             each(world, |site| site.v6[0].fate = Fate::BlackHole);
         })
     },

@@ -35,7 +35,7 @@ pub const ALL: &[Condition] = &[paper1_lte::CONDITION, HEALTHY, IPV6_SLOWER, AAA
 
 /// No condition of that name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no condition '{0}': choose one of {names}", names = ALL.iter().map(|c| c.name).collect::<Vec<_>>().join(", "))]
+#[error("{}", headstart_core::choice::unknown("condition", .0, &ALL.iter().map(|c| c.name).collect::<Vec<_>>()))]
 pub struct UnknownCondition(pub String);
 
 /// The condition called `name`.

@@ -202,7 +202,7 @@ pub enum ClaimsError {
         metric: String,
     },
     /// No such claim.
-    #[error("there is no claim '{0}': its id must stand in docs/claims.toml")]
+    #[error("unknown claim `{0}`: its id must be in docs/claims.toml")]
     Unknown(String),
 }
 

@@ -27,7 +27,7 @@ use std::net::{IpAddr, TcpStream};
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "emulator",
-    shows: "An emulated link carries real packets at the rate and the round-trip time that it was told",
+    shows: "An emulated link carries real packets at the configured rate and round-trip time",
     claims: &[],
     conditions: &[
         YARDSTICK,
@@ -91,10 +91,10 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
 }
 
 /// What others reach, which this experiment does not measure.
-const QUOTED: &str = "Peers are quoted, not measured here: in the project's notes on this kind of machine (2 processors, load 3 \
-                      to 5, one TCP flow, 5 ms each way), mahimahi's mm-delay carried 533 to 612 Mbit/s for 5.6 to 5.9 s of \
-                      processor time a gigabyte with errors of the delay up to 1.8 ms either way, rattan 251 to 381 Mbit/s \
-                      for 9.1 to 9.7 s. No row here is compared with them.";
+const QUOTED: &str = "Other emulators are quoted, not measured here: in the project's notes on this kind of machine (2 \
+                      processors, load 3 to 5, one TCP flow, 5 ms each way), mahimahi's mm-delay carried 533 to 612 Mbit/s for \
+                      5.6 to 5.9 s of processor time a gigabyte with errors of the delay up to 1.8 ms either way, rattan 251 to \
+                      381 Mbit/s for 9.1 to 9.7 s. No row here is compared with them.";
 
 fn yardstick(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
     let size = if cx.quick {
@@ -129,7 +129,7 @@ fn yardstick(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
         let measured = handshakes(cx, &network, address(&world, family)?, size.handshakes)?;
         rtts.push((family, measured, virtual_handshake(cx, &world, family)?));
         if cx.progress.stop() {
-            outcome.invalidate("it was stopped before the end");
+            outcome.invalidate("it was stopped early");
             return Ok(());
         }
     }

@@ -34,6 +34,7 @@ mod window;
 
 pub use claims::{Claim, Claims, ClaimsError, Figure, Instrument};
 pub use extent::Extent;
+use headstart_core::choice::unknown;
 use outcome::in_ms;
 pub use outcome::{Condition, FORMAT_VERSION, Outcome, OutcomeError, Price, Row, Series};
 pub use verdict::{Direction, Measured, Printed, Verdict, judge, judge_ours};
@@ -315,7 +316,7 @@ impl Progress for Silent {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExperimentError {
     /// No experiment of that name.
-    #[error("there is no experiment '{name}': {}", existing(.known))]
+    #[error("{}", unknown("experiment", name, known))]
     Unknown {
         /// What was asked for.
         name: String,
@@ -323,7 +324,7 @@ pub enum ExperimentError {
         known: Vec<&'static str>,
     },
     /// No condition of that name.
-    #[error("experiment '{experiment}' has no condition '{condition}': it has {known}")]
+    #[error("experiment `{experiment}` has no condition `{condition}`; choose one of {known}")]
     UnknownCondition {
         /// The experiment.
         experiment: &'static str,
@@ -333,29 +334,22 @@ pub enum ExperimentError {
         known: String,
     },
     /// No speed of that name.
-    #[error("there is no speed '{0}': give sim (virtual time), netns (real packets in namespaces) or both")]
+    #[error("unknown speed `{0}`; choose one of sim (virtual time), netns (real packets in namespaces), both")]
     UnknownSpeed(String),
     /// Virtual time was asked for, and there is nothing to measure in it.
-    #[error("experiment '{0}' measures real packets and calls, which virtual time has none of: give netns or both")]
+    #[error("experiment `{0}` measures real packets and calls, so it has no virtual time: give netns or both")]
     NeedsNamespaces(&'static str),
     /// Real packets were asked for, and it sends none.
-    #[error("experiment '{0}' plays in virtual time only: give sim or both")]
+    #[error("experiment `{0}` runs in virtual time only: give sim or both")]
     VirtualOnly(&'static str),
     /// A row for a claim that the entry does not serve.
-    #[error("experiment '{experiment}' has a row for claim {claim}, which its entry does not name: add it to `claims`")]
+    #[error("experiment `{experiment}` has a row for claim {claim}, which its entry does not name: add it to `claims`")]
     StrayClaim {
         /// The experiment.
         experiment: &'static str,
         /// The claim of the row.
         claim: String,
     },
-}
-
-fn existing(known: &[&str]) -> String {
-    match known {
-        [] => "the registry is empty".into(),
-        names => format!("choose one of {}", names.join(", ")),
-    }
 }
 
 /// The experiment called `name`, or an error that lists what exists.
@@ -388,10 +382,10 @@ mod tests {
     #[test]
     fn an_unknown_experiment_is_named_and_the_existing_ones_are_listed() {
         let text = find("conect-overhead").unwrap_err().to_string();
-        assert!(text.contains("'conect-overhead'"), "{text}");
+        assert!(text.contains("`conect-overhead` (did you mean `connect-overhead`?)"), "{text}");
         assert!(ALL.iter().all(|e| text.contains(e.name)), "{text}");
         let two = ExperimentError::Unknown { name: "x".into(), known: vec!["a", "b"] };
-        assert_eq!(two.to_string(), "there is no experiment 'x': choose one of a, b");
+        assert_eq!(two.to_string(), "unknown experiment `x`; choose one of a, b");
     }
 
     #[test]
@@ -411,7 +405,7 @@ mod tests {
     fn a_condition_that_does_not_exist_is_refused_before_anything_runs() {
         let cx = Context { conditions: Some(vec!["healthy".into(), "windy".into()]), ..Context::new(1) };
         let text = PROBE.start(&cx).unwrap_err().to_string();
-        assert_eq!(text, "experiment 'probe' has no condition 'windy': it has healthy, lossy");
+        assert_eq!(text, "experiment `probe` has no condition `windy`; choose one of healthy, lossy");
     }
 
     #[test]

@@ -368,7 +368,7 @@ impl Outcome {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OutcomeError {
     /// A row contradicts itself.
-    #[error("experiment '{experiment}', row {row} has {what}: mend the experiment, its results were not written")]
+    #[error("experiment '{experiment}', row {row} has {what}: fix the experiment; its results were not written")]
     Row {
         /// The experiment.
         experiment: String,
@@ -425,7 +425,7 @@ mod tests {
         let claims = Claims::built_in().unwrap();
         let row = Row::compare(&a, &b, Statistic::Quantile(0.75), Pairing::Paired, 1).unwrap();
         let row = row.serving(&claims, "P1.1", "no-cache").unwrap();
-        assert_eq!((row.paper, row.verdict), (Some(0.64), Some(Verdict::Exceeded)), "a way of ours");
+        assert_eq!((row.paper, row.verdict), (Some(0.64), Some(Verdict::Exceeded)), "headstart's own method");
         let papers = Row { arm: "simultaneous".into(), ..row.clone() };
         let judged = |row: Row| row.serving(&claims, "P1.1", "no-cache").unwrap().verdict;
         assert_eq!(judged(papers.clone()), Some(Verdict::Stronger), "the paper's own");

@@ -117,7 +117,7 @@ pub(super) fn time_second(command: &mut Command, longest: Duration) -> anyhow::R
             return Ok(first.map(|first| Ended { after: cut.after - first, ..cut }));
         };
         let mut bytes = [0; 64];
-        let read = out.read(&mut bytes).context("hearing a shell")?;
+        let read = out.read(&mut bytes).context("reading from a shell")?;
         anyhow::ensure!(
             read > 0,
             "a shell ended before it had run a program twice: {}",

@@ -20,7 +20,7 @@ use headstart_core::time::Duration;
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "tcp-slowness",
-    shows: "The lab sees how many sites are faster over IPv4 and how many IPv6 connects fail, as they were planted",
+    shows: "The lab measures the shares of sites that are faster over IPv4 and of failing IPv6 connections as configured",
     claims: &[CLAIM],
     conditions: &[PAPER, "mostly-ipv6", "mostly-ipv4"],
     speeds: Speeds::Both,
@@ -162,7 +162,7 @@ fn rows(name: &str, planted: &[Difference], measured: &[Difference]) -> anyhow::
         (a, b) => a.is_none() == b.is_none(),
     };
     let right = planted.iter().zip(measured).filter(same).count();
-    rows.push(Row::measured(name, "sites seen as they were planted", "%", MEASURED, percent(right)));
+    rows.push(Row::measured(name, "sites measured as configured", "%", MEASURED, percent(right)));
     let errors: Vec<f64> =
         planted.iter().zip(measured).filter_map(|(p, m)| Some((p.as_ref()? - m.as_ref()?).abs())).collect();
     for statistic in [Statistic::Median, Statistic::Quantile(0.95)] {
@@ -188,7 +188,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         let name = if namespaces { format!("{condition}-netns") } else { condition.to_owned() };
         cx.progress.step(done as u64, total, &name);
         if cx.progress.stop() {
-            outcome.invalidate("it was stopped before the end");
+            outcome.invalidate("it was stopped early");
             return Ok(outcome);
         }
         let sites = match (namespaces, cx.quick) {
@@ -219,8 +219,8 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
 
 const METHOD: [&str; 2] = [
     "A program without headstart looks every site up and connects to it over each family by itself, five times; the median \
-     counts, and the first failure. Arm `planted` is what the world was made with, arm `measured` what the program saw. \
-     The row of a claim says `instrument only`: the paper's shares are of its own Internet.",
+     counts, and the first failure. Arm `planted` is the configured world, arm `measured` what the program saw. The row of a \
+     claim is `instrument only`, because the paper's shares are of its own part of the Internet.",
     "Virtual time has the link's jitter and nothing else. In namespaces the lab's client runs over the kernel's TCP; a \
      connect that takes longer than 2 s has failed.",
 ];
@@ -256,7 +256,7 @@ mod tests {
             assert!((seen - truth.unwrap()).abs() <= 3.0, "{condition}: {seen} of {truth:?}");
             assert!(faster.is_none_or(|share| truth == Some(share)), "{condition}: {truth:?}");
             assert_eq!(value(&outcome, FAIL), (failing, Some(failing)), "{condition}");
-            assert!(value(&outcome, "sites seen as they were planted").0 >= 95.0, "{condition}");
+            assert!(value(&outcome, "sites measured as configured").0 >= 95.0, "{condition}");
         }
     }
 

@@ -57,7 +57,7 @@ use topology::{Attachment, Far, Wires};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kernel grants no namespaces.
-    #[error("the lab needs network namespaces, which this host refuses ({source}); {advice}")]
+    #[error("the lab needs network namespaces, which this host does not allow ({source}); {advice}")]
     Refused {
         /// What the kernel said.
         source: ReexecError,
@@ -90,10 +90,10 @@ pub enum Error {
     #[error("the world cannot be built: {0}")]
     World(String),
     /// Labs are nested too deeply.
-    #[error("labs can be nested five deep, and this would be the sixth: leave the innermost shell first")]
+    #[error("labs can be nested at most five deep: leave the innermost shell first")]
     TooDeep,
     /// Too many labs in one client.
-    #[error("seven labs run inside this one already: end one of them first")]
+    #[error("seven labs already run inside this one: stop one first")]
     TooMany,
 }
 
@@ -331,9 +331,7 @@ fn check_timeline(world: &World) -> Result<(), Error> {
         if let When::Asked { name, .. } = &change.when
             && !world.sites.iter().any(|site| site.name.eq_ignore_ascii_case(name))
         {
-            return Err(Error::World(format!(
-                "a change waits for a question about {name}, which is none of its sites"
-            )));
+            return Err(Error::World(format!("a change waits for a query for {name}, which is not one of its sites")));
         }
     }
     Ok(())
@@ -348,7 +346,7 @@ fn check(sites: &[Site]) -> Result<(), Error> {
             let complaint = if host.addr.is_ipv4() != v4 {
                 "is listed under the other family"
             } else if !addressing::free_for_hosts(host.addr) {
-                "is one that the lab needs itself; use 198.19.0.0/16 (but not 198.19.255.53) and 2001:db8::/33"
+                "is reserved for the lab; use 198.19.0.0/16 (but not 198.19.255.53) and 2001:db8::/33"
             } else if !seen.insert(host.addr) {
                 "belongs to two hosts"
             } else {

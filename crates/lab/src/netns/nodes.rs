@@ -121,13 +121,13 @@ impl Nodes {
 
     /// Runs `f` on a node, in a thread of its own; its sockets stay the node's wherever they are used later.
     pub fn on<T: Send>(&self, node: usize, f: impl FnOnce() -> T + Send) -> Result<T, Error> {
-        let ns = self.nodes.get(node).ok_or_else(|| Error::World(format!("there is no node number {node}")))?;
+        let ns = self.nodes.get(node).ok_or_else(|| Error::World(format!("unknown node number {node}")))?;
         in_ns(ns, || Ok(f()))
     }
 
     /// Makes `command` run on a node.
     pub fn adopt(&self, node: usize, command: &mut Command) -> Result<(), Error> {
-        let ns = self.nodes.get(node).ok_or_else(|| Error::World(format!("there is no node number {node}")))?;
+        let ns = self.nodes.get(node).ok_or_else(|| Error::World(format!("unknown node number {node}")))?;
         ns.adopt(command).map_err(|source| Error::Io { what: "preparing a command".into(), source })?;
         command.env_remove(super::enter::INSIDE).env_remove(shell::BLOCK);
         Ok(())
@@ -135,7 +135,7 @@ impl Nodes {
 
     /// The namespace of a node, for what outlives a call of [`Self::on`].
     pub fn namespace(&self, node: usize) -> Result<NetNs, Error> {
-        let ns = self.nodes.get(node).ok_or_else(|| Error::World(format!("there is no node number {node}")))?;
+        let ns = self.nodes.get(node).ok_or_else(|| Error::World(format!("unknown node number {node}")))?;
         ns.try_clone().map_err(|source| Error::Io { what: "keeping a namespace".into(), source })
     }
 

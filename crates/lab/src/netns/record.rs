@@ -186,7 +186,7 @@ fn write(
     let fail = |why: io::Error| {
         missed.fetch_add(1, Ordering::Relaxed);
         if !cut_off.swap(true, Ordering::Relaxed) {
-            eprintln!("headstart: recording what goes over the links: {why}; the records are not whole");
+            eprintln!("headstart: recording what goes over the links: {why}; the records are incomplete");
         }
     };
     loop {

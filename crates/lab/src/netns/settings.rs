@@ -68,7 +68,7 @@ impl fmt::Display for PortKind {
 
 /// Not a kind of port.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no kind of port is called `{0}`: write single-packets or super-packets")]
+#[error("unknown kind of port `{0}`; choose one of single-packets, super-packets")]
 pub struct UnknownPortKind(String);
 
 impl FromStr for PortKind {

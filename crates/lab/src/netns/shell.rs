@@ -96,7 +96,7 @@ pub fn run_command(command: &[OsString], adopt: impl FnOnce(&mut Command) -> Res
     let mut command = Command::new(&program);
     command.args(args);
     let history = std::env::var_os(HISTORY).is_none().then(Folder::new).transpose();
-    let history = history.map_err(|source| Error::Io { what: "making a folder for what is learned".into(), source })?;
+    let history = history.map_err(|source| Error::Io { what: "making a folder for the history".into(), source })?;
     command.envs(history.iter().map(|folder| (HISTORY, folder.path())));
     adopt(&mut command)?;
     // From before the start: the keyboard's signals are the command's business alone.

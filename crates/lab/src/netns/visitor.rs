@@ -62,10 +62,9 @@ impl Visitor {
                 .into_iter()
                 .map(|(name, family)| format!("{name} {}\n", if family == Family::V4 { 4 } else { 6 }))
                 .collect();
-            let folder =
-                Folder::new().map_err(|source| io_error("making a folder for what the oracle knows", source))?;
+            let folder = Folder::new().map_err(|source| io_error("making a folder for the oracle's data", source))?;
             let path = folder.path().join("truth");
-            std::fs::write(&path, lines).map_err(|source| io_error("writing what the oracle knows", source))?;
+            std::fs::write(&path, lines).map_err(|source| io_error("writing the oracle's data", source))?;
             command.arg("--faster").arg(&path);
             truth_told = Some(folder);
         }
@@ -99,7 +98,7 @@ impl Visitor {
             let (name, visited) = self.answer()?;
             answers.insert(name, visited);
         }
-        let missing = || io_error("hearing a client", io::ErrorKind::InvalidData.into());
+        let missing = || io_error("reading from a client", io::ErrorKind::InvalidData.into());
         names.iter().map(|name| answers.remove(*name).ok_or_else(missing)).collect()
     }
 
@@ -112,12 +111,12 @@ impl Visitor {
         let requests = self.requests.as_mut().ok_or(io::ErrorKind::BrokenPipe.into());
         requests
             .and_then(|r| writeln!(r, "{name} 80 {family} {}", patience.as_millis()))
-            .map_err(|source| io_error("telling a client", source))
+            .map_err(|source| io_error("writing to a client", source))
     }
 
     fn answer(&mut self) -> Result<(String, Visited), Error> {
         let mut line = String::new();
-        let failed = |source| io_error("hearing a client", source);
+        let failed = |source| io_error("reading from a client", source);
         if self.answers.read_line(&mut line).map_err(failed)? == 0 {
             return Err(failed(io::ErrorKind::UnexpectedEof.into()));
         }

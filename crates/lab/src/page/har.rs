@@ -76,7 +76,7 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<Page, HarError> {
         let of_page = first.is_none() || entry.pageref == first;
         if of_page && entry.request.url.starts_with("http") && entry.response.status > 0 {
             let at = moment(&entry.started)
-                .ok_or_else(|| content(format!("'{}' is no time", entry.started.escape_debug())))?;
+                .ok_or_else(|| content(format!("'{}' is not a time", entry.started.escape_debug())))?;
             entries.push((at, entry));
         }
     }
@@ -368,7 +368,7 @@ mod tests {
         assert!(said(&archive()[..50]).starts_with("a.har, line 1, column 50"));
         assert!(said("{}").contains("missing field `log`"));
         assert!(said(r#"{"log":{"entries":[]}}"#).contains("no objects"));
-        assert!(said(&archive().replace("2026-11-21T22:55:00.300Z", "never")).contains("'never' is no time"));
+        assert!(said(&archive().replace("2026-11-21T22:55:00.300Z", "never")).contains("'never' is not a time"));
         assert!(read(Path::new("nowhere.har")).unwrap_err().to_string().contains("nowhere.har"));
     }
 

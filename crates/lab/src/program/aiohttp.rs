@@ -12,7 +12,7 @@ asyncio.run(main(sys.argv[1], open(sys.argv[2], 'rb').read() if len(sys.argv) > 
 /// See the module.
 pub const ENTRY: Entry = Entry {
     name: "aiohttp",
-    what: "Python's aiohttp, whose sockets do not wait",
+    what: "Python's aiohttp, with non-blocking sockets",
     origin: Origin::Module { module: "aiohttp", package: "python3-aiohttp" },
     schemes: &[Scheme::Http, Scheme::Https],
     prints_page: true,

@@ -6,7 +6,7 @@ use super::{Entry, Origin, Scheme, as_found};
 /// See the module.
 pub const ENTRY: Entry = Entry {
     name: "client",
-    what: "headstart's own client, which looks up and connects and no more",
+    what: "headstart's own client, which only looks up and connects",
     origin: Origin::Own,
     schemes: &[Scheme::Http],
     prints_page: false,

@@ -6,7 +6,7 @@ use super::{Entry, Origin, Scheme, as_found};
 /// See the module.
 pub const ENTRY: Entry = Entry {
     name: "curl",
-    what: "curl, which races the two families by itself",
+    what: "curl, which races the two families itself",
     origin: Origin::Path { file: "curl", package: "curl" },
     schemes: &[Scheme::Http, Scheme::Https],
     prints_page: true,

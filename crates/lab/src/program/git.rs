@@ -36,7 +36,7 @@ pub const SSH: Entry = Entry {
     schemes: &[Scheme::Ssh],
     prepare: |git, workdir| {
         headstart_io::program::find(OsStr::new("ssh"), Some(&super::search_path()))
-            .context("git over ssh runs ssh, which is not on this machine (Debian package: openssh-client)")?;
+            .context("git over ssh runs ssh, which is not installed (Debian package: openssh-client)")?;
         prepare(git, workdir)
     },
     fetch: |command, asked| {

@@ -67,7 +67,7 @@ pub fn headstart() -> std::io::Result<PathBuf> {
     } else {
         find(OsStr::new("headstart"), std::env::var_os("PATH").as_deref())
     };
-    found.ok_or_else(|| std::io::Error::other("there is no `headstart` beside headstart-lab or on the PATH"))
+    found.ok_or_else(|| std::io::Error::other("`headstart` is neither beside headstart-lab nor on the PATH"))
 }
 
 /// A program as the registry knows it.
@@ -156,8 +156,8 @@ impl Origin {
     /// What is missing where [`Entry::find`] finds nothing, and what brings it.
     pub fn missing(&self) -> String {
         match self {
-            Self::Own => "headstart itself is not there".into(),
-            Self::Path { file, package } => format!("{file} is not on this machine (Debian package: {package})"),
+            Self::Own => "headstart itself is missing".into(),
+            Self::Path { file, package } => format!("{file} is not installed (Debian package: {package})"),
             Self::Module { module, package } => {
                 format!("no Python here has the module {module} (Debian package: {package})")
             }
@@ -214,7 +214,7 @@ pub fn find_entry(name: &str) -> Result<&'static Entry, UnknownProgram> {
 
 /// No program of that name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no program '{0}': choose one of {names}", names = ALL.iter().map(|e| e.name).collect::<Vec<_>>().join(", "))]
+#[error("{}", headstart_core::choice::unknown("program", .0, &ALL.iter().map(|e| e.name).collect::<Vec<_>>()))]
 pub struct UnknownProgram(pub String);
 
 /// A program that is ready to be started.
@@ -271,7 +271,11 @@ fn compile(command: &mut Command, what: &str) -> anyhow::Result<()> {
     let output = command.stdin(Stdio::null()).output();
     let compiler = command.get_program().display();
     let output = output.with_context(|| format!("running {compiler}"))?;
-    ensure!(output.status.success(), "{compiler} made no {what}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    ensure!(
+        output.status.success(),
+        "{compiler} did not build {what}: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
     Ok(())
 }
 

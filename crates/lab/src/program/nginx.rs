@@ -34,7 +34,7 @@ pub const RESOLVER: Entry = Entry {
 
 fn prepare(nginx: &Path, workdir: &Path) -> anyhow::Result<PathBuf> {
     headstart_io::program::find(OsStr::new("curl"), Some(&super::search_path()))
-        .context("nginx is asked by curl, which is not on this machine (Debian package: curl)")?;
+        .context("nginx is tested with curl, which is not installed (Debian package: curl)")?;
     // It may be where only root's PATH leads.
     let script = include_str!("scripts/nginx.sh").replace("\nnginx -p", &format!("\n'{}' -p", nginx.display()));
     write(workdir, SCRIPT, &script)?;

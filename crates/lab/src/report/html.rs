@@ -215,11 +215,13 @@ impl Article<'_> {
 }
 
 /// What the verdicts mean, in short; the rule itself is `experiment::judge`.
-const VERDICTS: &str = "<section><h2>How claims are judged</h2>\n<p>One rule for every claim, fixed before measuring, on ratios and their 95 % \
-intervals. <b>Reproduced</b>: the interval touches 0.8 to 1.25 times the paper’s ratio. <b>Stronger</b>, <b>weaker</b>: the same direction, beyond \
-that. <b>Not reproduced</b>: no effect, or the other direction. <b>Problem absent</b>: the baseline differs from the paper’s by more than 20 %, so \
-nothing can be said about its remedy. <b>Exceeded</b>: a way of ours beats the paper’s figure. <b>Instrument only</b>: the measurement does not \
-decide, or the run is not valid. Where the paper saw no difference, an interval within 10 % of 1 reproduces it.</p></section>\n";
+const VERDICTS: &str = "<section><h2>How claims are judged</h2>\n<p>One rule for every claim, fixed before measuring, on ratios \
+                        and their 95 % intervals. <b>Reproduced</b>: the interval touches 0.8 to 1.25 times the paper’s ratio. \
+                        <b>Stronger</b>, <b>weaker</b>: the same direction, beyond that. <b>Not reproduced</b>: no effect, or the \
+                        other direction. <b>Problem absent</b>: the baseline differs from the paper’s by more than 20 %, so \
+                        nothing can be said about its remedy. <b>Exceeded</b>: headstart's own method beats the paper’s figure. \
+                        <b>Instrument only</b>: the measurement does not decide, or the run is not valid. Where the paper saw no \
+                        difference, an interval within 10 % of 1 reproduces it.</p></section>\n";
 
 pub(super) fn section(heading: &str, table: &Table) -> Markup {
     html! { @if !table.is_empty() { section { h2 { (heading) } (table.to_html(false)) } } }

@@ -129,8 +129,8 @@ pub fn markdown(accounts: &[Account<'_>], how: &str) -> String {
          do under the same condition. A line shows the row that decided. Verdicts follow one rule, fixed beforehand ({RULE}): \
          *reproduced*, the interval touches 0.8 to 1.25 times the paper's ratio; *stronger* and *weaker*, the same direction \
          beyond that; *not reproduced*, no effect or the other direction; *problem absent*, the baseline is more than 20 % from \
-         the paper's, so nothing can be said; *exceeded*, a way of ours beats the paper's figure; *instrument only*, measured \
-         without a verdict. Of several rows the worst decides, *not reproduced* before *weaker*.\n\n{}\n## Evidence\n",
+         the paper's, so nothing can be said; *exceeded*, headstart's own method beats the paper's figure; *instrument only*, \
+         measured without a verdict. Of several rows the worst decides, *not reproduced* before *weaker*.\n\n{}\n## Evidence\n",
         table(accounts).to_markdown()
     );
     for account in accounts {

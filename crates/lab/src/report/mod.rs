@@ -98,7 +98,7 @@ pub fn terminal(outcome: &Outcome, width: usize, colour: bool) -> String {
     out
 }
 
-/// The headline of an outcome; reasons why it is not valid come first.
+/// The headline of an outcome; reasons why the run is not valid come first.
 fn headlines_with_validity(outcome: &Outcome) -> Vec<String> {
     let mut lines = Vec::new();
     if !outcome.valid {

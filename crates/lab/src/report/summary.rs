@@ -13,7 +13,7 @@ pub fn headlines(outcome: &Outcome) -> Vec<String> {
     let verdicts: Vec<Verdict> = outcome.rows.iter().filter_map(|r| r.verdict).collect();
     if !verdicts.is_empty() {
         let parts: Vec<String> = [
-            (Verdict::Exceeded, "are better than it with a way of ours", "is better than it with a way of ours"),
+            (Verdict::Exceeded, "do better with headstart's own method", "does better with headstart's own method"),
             (Verdict::Reproduced, "reproduce it", "reproduces it"),
             (Verdict::Stronger, "show a stronger effect", "shows a stronger effect"),
             (Verdict::Weaker, "show a weaker one", "shows a weaker one"),
@@ -333,7 +333,7 @@ mod tests {
         let lines = headlines(&Outcome { rows, ..Outcome::new("probe", 1) });
         assert_eq!(
             lines[0],
-            "Of 3 comparisons with a figure of the paper, 1 is better than it with a way of ours and 2 reproduce it."
+            "Of 3 comparisons with a figure of the paper, 1 does better with headstart's own method and 2 reproduce it."
         );
         assert_eq!(
             lines[1],

@@ -149,7 +149,7 @@ impl Scenario {
     pub fn node(&self, name: &str) -> Result<usize, String> {
         let known = || self.nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>().join(", ");
         let place = self.nodes.iter().position(|node| node.name == name);
-        place.ok_or_else(|| format!("unknown node {name:?}: the nodes are {}", known()))
+        place.ok_or_else(|| format!("unknown node `{name}`; choose one of {}", known()))
     }
 
     /// The seed of each link: the same in both times.

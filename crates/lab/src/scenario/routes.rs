@@ -101,8 +101,7 @@ impl Routes {
         let (_, first, to) = ways.min_by_key(|(hops, ..)| *hops).ok_or_else(|| {
             let family = if flow.family == Family::V4 { "IPv4" } else { "IPv6" };
             format!(
-                "no way from {} to {} over {family}: connect them, by links that carry it and routers (a host passes \
-                 nothing on)",
+                "no path from {} to {} over {family}: connect them by links that carry it and routers (hosts do not forward)",
                 name(flow.from),
                 name(flow.to)
             )
@@ -111,7 +110,7 @@ impl Routes {
         let from = End { wire: first, side };
         match self.way(scenario, flow.family, flow.to, from)? {
             Some(_) => Ok([from, to]),
-            None => Err(format!("no way back from {} to {}", name(flow.to), name(flow.from))),
+            None => Err(format!("no path back from {} to {}", name(flow.to), name(flow.from))),
         }
     }
 
@@ -128,7 +127,7 @@ impl Routes {
             if again {
                 let names: Vec<_> = passed.iter().map(|node| scenario.nodes[*node].name.as_str()).collect();
                 let to = &scenario.nodes[owner(scenario, end)].name;
-                return Err(format!("the routes to {to} go in a circle: {}", names.join(" - ")));
+                return Err(format!("the routes to {to} form a loop: {}", names.join(" - ")));
             }
             if at != owner(scenario, end) && !scenario.nodes[at].routes {
                 return Ok(None);

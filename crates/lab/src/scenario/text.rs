@@ -121,7 +121,7 @@ fn check(file: File, files: &mut Files<'_>, line: &dyn Fn(usize) -> usize) -> Re
     let mut wires: Vec<Wire> = Vec::new();
     for text in &file.link {
         if wires.iter().any(|wire| wire.name == *text.name.get_ref()) {
-            return Err(fault(&text.name, format!("there are two links called {:?}", text.name.get_ref())));
+            return Err(fault(&text.name, format!("two links are called {:?}", text.name.get_ref())));
         }
         if wires.len() == MOST_LINKS {
             return Err(fault(&text.name, format!("a scenario has at most {MOST_LINKS} links")));
@@ -132,7 +132,7 @@ fn check(file: File, files: &mut Files<'_>, line: &dyn Fn(usize) -> usize) -> Re
     let mut flows: Vec<Flow> = Vec::new();
     for text in &file.flow {
         if flows.iter().any(|flow| flow.name == *text.name.get_ref()) {
-            return Err(fault(&text.name, format!("there are two flows called {:?}", text.name.get_ref())));
+            return Err(fault(&text.name, format!("two flows are called {:?}", text.name.get_ref())));
         }
         flows.push(flow(text, &nodes, &wires, line)?);
     }
@@ -146,7 +146,7 @@ fn nodes(file: &File) -> Result<Vec<Node>, Fault> {
     let mut nodes: Vec<Node> = Vec::new();
     for (name, routes) in hosts.chain(file.routers.iter().map(|name| (name, true))) {
         if nodes.iter().any(|node| node.name == *name.get_ref()) {
-            return Err(fault(name, format!("there are two nodes called {:?}", name.get_ref())));
+            return Err(fault(name, format!("two nodes are called {:?}", name.get_ref())));
         }
         nodes.push(Node { name: name.get_ref().clone(), routes });
     }
@@ -263,27 +263,27 @@ fn traffic(text: &FlowText) -> Result<Traffic, Fault> {
             let count = count.as_ref().ok_or_else(|| missing("count"))?;
             Ok(Traffic::Ping { gap: duration(interval)?, count: counted(*count.get_ref(), count.span())? })
         }
-        other => Err(fault(kind, format!("no kind of flow is called {other:?}: write tcp, datagrams or ping"))),
+        other => Err(fault(kind, format!("unknown kind of flow `{other}`; choose one of tcp, datagrams, ping"))),
     }
 }
 
 fn node(name: &Spanned<String>, nodes: &[Node]) -> Result<usize, Fault> {
     let known = || nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>().join(", ");
     let place = nodes.iter().position(|node| node.name == *name.get_ref());
-    place.ok_or_else(|| fault(name, format!("unknown node {:?}: the nodes are {}", name.get_ref(), known())))
+    place.ok_or_else(|| fault(name, format!("unknown node `{}`; choose one of {}", name.get_ref(), known())))
 }
 
 fn link(name: &Spanned<String>, wires: &[Wire]) -> Result<usize, Fault> {
     let known = || wires.iter().map(|wire| wire.name.as_str()).collect::<Vec<_>>().join(", ");
     let place = wires.iter().position(|wire| wire.name == *name.get_ref());
-    place.ok_or_else(|| fault(name, format!("unknown link {:?}: the links are {}", name.get_ref(), known())))
+    place.ok_or_else(|| fault(name, format!("unknown link `{}`; choose one of {}", name.get_ref(), known())))
 }
 
 fn family(text: &Spanned<String>) -> Result<Family, Fault> {
     match text.get_ref().as_str() {
         "ipv4" => Ok(Family::V4),
         "ipv6" => Ok(Family::V6),
-        other => Err(fault(text, format!("no family is called {other:?}: write ipv4 or ipv6"))),
+        other => Err(fault(text, format!("unknown family `{other}`; choose one of ipv4, ipv6"))),
     }
 }
 

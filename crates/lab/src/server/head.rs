@@ -2,7 +2,7 @@
 //!
 //! For servers and the recorder, which read what programs and foreign servers send. Nothing here does input or output,
 //! panics on any bytes, or keeps a body: the callers bound what they keep. What could be read in two ways (two lengths,
-//! a length beside chunks, a folded line) is refused, since the server behind may read it in the other way.
+//! both a content length and chunks, a folded line) is refused, since the server behind may read it in the other way.
 
 use crate::page::recording::Message;
 
@@ -41,16 +41,16 @@ pub fn parse(head: &[u8]) -> Result<Message, Bad> {
     let mut lines = head.split(|b| *b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     let first_line = lines.next().unwrap_or_default().to_vec();
     if first_line.split(|b| *b == b' ').count() < 2 || first_line.iter().any(u8::is_ascii_control) {
-        return bad(format!("'{}' begins no message of HTTP/1.1", shown(&first_line)));
+        return bad(format!("'{}' does not start an HTTP/1.1 message", shown(&first_line)));
     }
     let mut fields = Vec::new();
     for line in lines.filter(|line| !line.is_empty()) {
         let Some(colon) = line.iter().position(|b| *b == b':') else {
-            return bad(format!("'{}' is no header field", shown(line)));
+            return bad(format!("'{}' is not a header field", shown(line)));
         };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
         if name.is_empty() || name.iter().any(|b| b.is_ascii_whitespace() || b.is_ascii_control()) {
-            return bad(format!("'{}' is no name of a header field", shown(name)));
+            return bad(format!("'{}' is not the name of a header field", shown(name)));
         }
         if value.iter().any(|b| matches!(b, 0 | b'\r')) {
             return bad(format!("the value of '{}' has control characters", shown(name)));
@@ -75,7 +75,7 @@ fn length(head: &Message) -> Result<Option<u64>, Bad> {
         let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
         let Some(length) = std::str::from_utf8(value).ok().filter(|_| digits).and_then(|v| v.parse::<u64>().ok())
         else {
-            return bad(format!("'{}' is no length", shown(value)));
+            return bad(format!("'{}' is not a length", shown(value)));
         };
         if stated.is_some_and(|before| before != length) {
             return bad("two lengths");
@@ -96,7 +96,7 @@ fn coding(head: &Message) -> Option<Vec<u8>> {
 pub fn of_request(head: &Message) -> Result<Framing, Bad> {
     match (coding(head).as_deref(), length(head)?) {
         (Some(b"chunked"), None) => Ok(Framing::Chunked),
-        (Some(b"chunked"), Some(_)) => bad("a length beside chunks"),
+        (Some(b"chunked"), Some(_)) => bad("both a content length and chunks"),
         (Some(other), _) => bad(format!("a body of unknown length: transfer coding '{}'", shown(other))),
         (None, length) => Ok(Framing::Length(length.unwrap_or(0))),
     }
@@ -170,7 +170,7 @@ impl Chunks {
                 self.line.extend(rest);
                 at = bytes.len();
                 if self.line.len() > LONGEST_LINE {
-                    return bad("a line of chunk framing without an end");
+                    return bad("an unterminated line of chunk framing");
                 }
                 break;
             };
@@ -191,14 +191,14 @@ impl Chunks {
                 match size.and_then(|s| u64::from_str_radix(s, 16).ok()) {
                     Some(0) => Ok(State::Trailer),
                     Some(size) => Ok(State::Data(size)),
-                    None => bad(format!("'{}' is no size of a chunk", shown(line))),
+                    None => bad(format!("'{}' is not a chunk size", shown(line))),
                 }
             }
             State::Behind if line.is_empty() => Ok(State::Size),
-            State::Behind => bad(format!("'{}' behind a chunk", shown(line))),
+            State::Behind => bad(format!("'{}' after a chunk", shown(line))),
             State::Trailer if line.is_empty() => Ok(State::Done),
             State::Trailer => Ok(State::Trailer),
-            State::Data(_) | State::Done => bad("a line where none can be"),
+            State::Data(_) | State::Done => bad("an unexpected line"),
         }
     }
 }

@@ -55,7 +55,7 @@ pub(super) fn respond(stream: &mut Vec<u8>, peer: SocketAddr) -> Option<Response
             let family = if is_v6(peer.ip()) { "IPv6" } else { "IPv4" };
             page("200 OK", &format!("host: {host}\nfamily: {family}\npeer: {}\n", peer.ip()), head_only, close)
         }
-        _ => page("404 Not Found", "there is / and /bytes/N\n", head_only, close),
+        _ => page("404 Not Found", "available: / and /bytes/N\n", head_only, close),
     })
 }
 

@@ -58,7 +58,7 @@ impl SshServer {
     /// Starts sshd where `network`'s servers are, on all of their addresses, with `repository` as all that it gives.
     /// Its files are in `folder`, which is made. Returns when it takes connections at `address`, one of the sites'.
     pub fn start(network: &Network, folder: &Path, repository: &Path, address: IpAddr) -> anyhow::Result<Self> {
-        let sshd = Self::program().context("there is no sshd (Debian package: openssh-server)")?;
+        let sshd = Self::program().context("sshd is not installed (Debian package: openssh-server)")?;
         fs::DirBuilder::new().mode(0o700).create(folder).with_context(|| format!("making {}", folder.display()))?;
         let [host, user] = ["host_key", "user_key"].map(|name| folder.join(name));
         let host_public = key_pair(&host)?;
@@ -103,7 +103,7 @@ impl SshServer {
                     // What unshare or mount said.
                     let _ = std::io::Read::read_to_string(&mut pipe, &mut said);
                 }
-                bail!("sshd takes no connections ({ended:?}): {}", said.trim());
+                bail!("sshd does not accept connections ({ended:?}): {}", said.trim());
             }
             clock.sleep(LOOK);
         }
@@ -134,7 +134,7 @@ fn key_pair(file: &Path) -> anyhow::Result<String> {
     let output =
         command.stdin(Stdio::null()).output().context("running ssh-keygen (Debian package: openssh-client)")?;
     if !output.status.success() {
-        bail!("ssh-keygen made no key: {}", String::from_utf8_lossy(&output.stderr).trim());
+        bail!("ssh-keygen did not make a key: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     let public = file.with_extension("pub");
     fs::read_to_string(&public).with_context(|| format!("reading {}", public.display()))

@@ -75,7 +75,7 @@ impl Suite {
         network
             .on_servers(|| addresses.iter().try_for_each(|ip| https.listen(*ip)))?
             .context("starting the HTTPS server")?;
-        let any = *addresses.first().context("the network has no address that takes connections")?;
+        let any = *addresses.first().context("the network has no address that accepts connections")?;
         let ssh = repository(&contents)
             .and_then(|repository| SshServer::start(network, &private.join("ssh"), &repository, any))
             .map_err(|e| format!("{e:#}"));

@@ -87,7 +87,7 @@ impl fmt::Display for Arm {
 
 /// No arm of that name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no arm '{0}': choose one of {names}", names = Arm::all().map(Arm::name).collect::<Vec<_>>().join(", "))]
+#[error("{}", headstart_core::choice::unknown("arm", .0, &Arm::all().map(Arm::name).collect::<Vec<_>>()))]
 pub struct UnknownArm(pub String);
 
 /// How a session is run.

@@ -11,7 +11,7 @@ const FORM: &str = "SHARE";
 
 pub(super) const ENTRY: Entry<dyn Loss> = Entry {
     name: NAME,
-    what: "each packet is lost with the same chance, independently",
+    what: "each packet is lost with the same probability, independently",
     source: "netem's `loss random`, which paper 2 (Table 1) used; mahimahi's mm-loss",
     parameters: FORM,
     example: "10%",

@@ -20,7 +20,7 @@ const SPELLS: u32 = 64;
 
 pub(super) const ENTRY: Entry<dyn Loss> = Entry {
     name: NAME,
-    what: "spells by time, the same for both directions: LENGTH each, GAP between two on average, LOSS in them (100 %)",
+    what: "bursts by time, the same for both directions: each lasts LENGTH, GAP between two on average, LOSS in them (100 %)",
     source: "ours; the bursts of wireless links, see WiFiSeer (MobiSys 2016) and paper 4, section 7",
     parameters: FORM,
     example: "60ms:2s:90%",
@@ -54,7 +54,7 @@ fn parse(text: &str, _: &mut Files<'_>) -> Result<LossSpec, BadModel> {
     let gap = quantity::duration(&parts[1])?;
     if gap < Duration::from_micros(1) {
         return Err(senseless(
-            "GAP must be a microsecond at least: for a link that is always bad write loss=bernoulli:LOSS",
+            "GAP must be at least a microsecond: for a link that is always bad write loss=bernoulli:LOSS",
         ));
     }
     let seed =

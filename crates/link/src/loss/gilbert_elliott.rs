@@ -15,7 +15,7 @@ const FORM: &str = "P:R[:LOSS-IN-BAD[:LOSS-IN-GOOD]]";
 
 pub(super) const ENTRY: Entry<dyn Loss> = Entry {
     name: NAME,
-    what: "bursty loss: chances to turn bad (P) and good again (R) a packet, and of loss in either state (100 %, 0 %)",
+    what: "bursty loss: probabilities per packet of turning bad (P) and good again (R), and of loss in each state (100 %, 0 %)",
     source: "Gilbert (1960) and Elliott (1963), Bell System Technical Journal; netem's `loss gemodel`",
     parameters: FORM,
     example: "1%:30%",
@@ -75,7 +75,10 @@ fn parse(text: &str, _: &mut Files<'_>) -> Result<LossSpec, BadModel> {
         loss_in_good: read(3, 0.0)?,
     };
     if chances.to_bad > 0.0 && chances.to_good == 0.0 {
-        return Err(BadModel::Senseless { model: NAME, reason: "with R of zero it never turns good again: raise R" });
+        return Err(BadModel::Senseless {
+            model: NAME,
+            reason: "with an R of zero it never turns good again: increase R",
+        });
     }
     Ok(gilbert_elliott(chances))
 }
@@ -140,6 +143,6 @@ mod tests {
     #[test]
     fn a_chain_that_cannot_leave_the_bad_state_is_refused() {
         let told = parse("1%:0", &mut |_| Err(String::new())).unwrap_err().to_string();
-        assert_eq!(told, "`gilbert-elliott`: with R of zero it never turns good again: raise R");
+        assert_eq!(told, "`gilbert-elliott`: with an R of zero it never turns good again: increase R");
     }
 }

@@ -7,14 +7,8 @@ use headstart_core::time::Instant;
 
 const NAME: &str = "none";
 
-pub(super) const ENTRY: Entry<dyn Loss> = Entry {
-    name: NAME,
-    what: "no packet is lost but by a full queue",
-    source: "a wire",
-    parameters: "",
-    example: "",
-    parse,
-};
+pub(super) const ENTRY: Entry<dyn Loss> =
+    Entry { name: NAME, what: "no loss except by a full queue", source: "a wire", parameters: "", example: "", parse };
 
 /// No loss.
 pub fn none() -> LossSpec {

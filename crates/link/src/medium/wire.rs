@@ -8,7 +8,7 @@ const NAME: &str = "wire";
 
 pub(super) const ENTRY: Entry<Medium> = Entry {
     name: NAME,
-    what: "each direction has its own rate and neither knows of the other",
+    what: "each direction has its own rate; they do not affect each other",
     source: "full-duplex Ethernet; the links of mahimahi and netem",
     parameters: "",
     example: "",

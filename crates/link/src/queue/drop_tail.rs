@@ -1,4 +1,4 @@
-//! A queue of limited room that drops what comes when it is full.
+//! A queue of limited room that drops arriving packets when full.
 //!
 //! The limit is in packets, in bytes, or both. A packet that would pass either limit is dropped whole; what is already
 //! in the queue is never touched.
@@ -15,7 +15,7 @@ const FORM: &str = "ROOM[:ROOM]";
 
 pub(super) const ENTRY: Entry<dyn Queue> = Entry {
     name: NAME,
-    what: "a queue of so many packets and/or bytes that drops what comes when it is full",
+    what: "a queue with a limit in packets and/or bytes that drops arriving packets when full",
     source: "pfifo and bfifo of Linux; mahimahi's droptail",
     parameters: FORM,
     example: "20p:24kb",

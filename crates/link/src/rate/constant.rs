@@ -18,7 +18,7 @@ const BYTE: u64 = 8 * 1_000_000_000;
 
 pub(super) const ENTRY: Entry<dyn Rate> = Entry {
     name: NAME,
-    what: "so many bits of IP packets each second",
+    what: "a fixed number of bits of IP packets per second",
     source: "the serialisation of a synchronous line; the rate of mahimahi's and netem's fixed links",
     parameters: FORM,
     example: "10mbit",

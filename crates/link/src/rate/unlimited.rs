@@ -10,7 +10,7 @@ const NAME: &str = "unlimited";
 
 pub(super) const ENTRY: Entry<dyn Rate> = Entry {
     name: NAME,
-    what: "no limit: packets never wait",
+    what: "no limit: packets never queue",
     source: "mahimahi's mm-delay, which delays and does not limit",
     parameters: "",
     example: "",

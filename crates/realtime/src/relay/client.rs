@@ -28,7 +28,7 @@ pub enum ClientError {
     #[error("the relay said: {reason}", reason = in_words(*.0))]
     Said(Answer),
     /// It answered something else.
-    #[error("the relay's answer is none that is known: it may be newer than this side")]
+    #[error("unknown answer from the relay: it may be newer than this side")]
     Unknown,
 }
 
@@ -37,8 +37,8 @@ fn in_words(answer: Answer) -> &'static str {
         Answer::Granted => "granted",
         Answer::Refused => "the destination is not on its list (`headstart relay serve --allow HOST:PORT`)",
         Answer::Unreachable => "the destination cannot be reached from there",
-        Answer::Gone => "the session is not known any more; it was restarted, or has given it up",
-        Answer::Busy => "it has as many connections as it may",
+        Answer::Gone => "the session is no longer known: the relay was restarted, or the session expired",
+        Answer::Busy => "it has too many connections",
     }
 }
 

@@ -66,11 +66,11 @@ impl Clients {
         let part = self.most.div_ceil(PARTS);
         let (all, own) = (open.values().sum::<usize>(), open.get(&client).copied().unwrap_or_default());
         if all >= self.most {
-            return Err(format!("{all} connections are open, as many as may be (--most)"));
+            return Err(format!("{all} connections are open, the limit (--most)"));
         }
         if own >= part {
             return Err(format!(
-                "{client} has {own} connections open, as many as one user or host may (a quarter of --most)"
+                "{client} has {own} connections open, the limit for one user or host (a quarter of --most)"
             ));
         }
         open.insert(client, own + 1);

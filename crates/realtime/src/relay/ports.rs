@@ -1,7 +1,7 @@
 //! Ports of this host that lead through a relay, for programs that know nothing of it: one destination a port, or SOCKS5.
 //!
 //! Each connection of a program is carried over a session with the relay, whose technique decides how. A program that asks by
-//! SOCKS hears what became of it; one at a forwarded port is reset if nothing can be had for it.
+//! SOCKS gets the result; one at a forwarded port is reset if no connection can be opened for it.
 
 use super::carry::carry;
 use super::client::{Client, ClientError};

@@ -100,7 +100,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Records<S> {
         SCRATCH.with_borrow_mut(|scratch| {
             let left = self.incoming.len();
             if left == scratch.len() {
-                return Poll::Ready(Err(broken("a record that is longer than any")));
+                return Poll::Ready(Err(broken("a record that is too long")));
             }
             let mut buffer = ReadBuf::new(&mut scratch[left..]);
             ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
@@ -163,7 +163,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Records<S> {
                     false
                 }
                 Ok(ConnectionState::BlockedHandshake | ConnectionState::Closed) => false,
-                Ok(_) => return Err(broken("early data, which is not served")),
+                Ok(_) => return Err(broken("early data, which is not supported")),
                 Err(error) => {
                     self.tell_why(&mut bytes[used + discard..]);
                     return Err(broken(error));
@@ -232,7 +232,7 @@ fn append(
             Err(Some(required)) if required > room => room = required,
             Err(_) => {
                 to.truncate(before);
-                return Err(broken("TLS has no more to give"));
+                return Err(broken("TLS has no more data"));
             }
         }
     }

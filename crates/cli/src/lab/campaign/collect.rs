@@ -77,7 +77,8 @@ fn not_of_others(out: &Path) -> Result<(), exit::Usage> {
     match ours.find(|name| out.join(name).exists()).filter(|_| !out.join(ACCOUNT).exists()) {
         None => Ok(()),
         Some(name) => Err(exit::Usage(format!(
-            "--out: {} has a folder {name} and no {ACCOUNT}, so it is no earlier collection, and {name} would be deleted: give another folder",
+            "--out: {} has a folder {name} and no {ACCOUNT}, so it is not an earlier collection, and {name} would be deleted: \
+             give another folder",
             out.display()
         ))),
     }
@@ -147,8 +148,8 @@ fn page(account: &Account, agreements: &[Agreement], how: &str) -> String {
     }
     let table = agreement(agreements);
     if !table.is_empty() {
-        page += "\n## Agreement\n\nThe smallest and the largest ratio of a seed, and I², the share of their variance that chance does \
-                 not explain; between hosts likewise. The least agreeing rows first.\n\n";
+        page += "\n## Agreement\n\nThe smallest and largest ratio of any seed, and I², the share of their variance that chance \
+                 does not explain; the same between hosts. Rows that agree least come first.\n\n";
         page += &table.to_markdown();
     }
     page

@@ -59,7 +59,7 @@ pub struct Args {
     sql: String,
     /// Campaign of `headstart lab collect`.
     campaign: PathBuf,
-    /// Print a JSON object for each line of the answer.
+    /// Print one JSON object per row.
     #[arg(long)]
     json: bool,
 }
@@ -123,7 +123,7 @@ fn not_run(why: std::io::Error) -> anyhow::Error {
 fn views(campaign: &Path) -> anyhow::Result<String> {
     if !campaign.join(ACCOUNT).is_file() {
         let none = campaign.display();
-        return Err(exit::Usage(format!("{none} is no campaign: make one with `headstart lab collect`")).into());
+        return Err(exit::Usage(format!("{none} is not a campaign: make one with `headstart lab collect`")).into());
     }
     let mut views = String::new();
     for table in SCHEMA {

@@ -54,7 +54,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         );
     } else {
         crate::say!(
-            "{}: {done} done ({invalid} invalid), {begun} begun, {} failed, {damaged} damaged, {untouched} not begun",
+            "{}: {done} done ({invalid} invalid), {begun} running, {} failed, {damaged} damaged, {untouched} not started",
             output::plural(plan.tasks.len() as u64, "task"),
             failed.len()
         );
@@ -62,9 +62,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
             crate::say!("failed: {}: {why}", task.name());
         }
         if done < plan.tasks.len() {
-            crate::say!(
-                "submit again (`headstart lab submit`) or run `headstart lab work`: what is done is left as it is"
-            );
+            crate::say!("submit again (`headstart lab submit`) or run `headstart lab work`: finished tasks are kept");
         }
     }
     Ok(if done == plan.tasks.len() { exit::OK } else { exit::DEGRADED })

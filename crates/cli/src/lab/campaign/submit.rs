@@ -18,7 +18,7 @@ pub struct Args {
     /// Scheduler: slurm, parallel, snakemake, ray, kubernetes.
     #[arg(long, value_name = "NAME")]
     engine: String,
-    /// Folder of results, the same on all nodes; what it has is not submitted again.
+    /// Folder of results, the same on all nodes; finished tasks are not submitted.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Divide the plan into N shards [default: one per task, at most 1000].
@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
 fn find(name: &str) -> anyhow::Result<&'static Engine> {
     engine::ALL.iter().find(|engine| engine.name == name).ok_or_else(|| {
         let known: Vec<String> = engine::ALL.iter().map(|e| format!("{} ({})", e.name, e.what)).collect();
-        exit::Usage(format!("--engine: unknown engine {name:?}; choose one of {}", known.join(", "))).into()
+        exit::Usage(format!("--engine: unknown engine `{name}`; choose one of {}", known.join(", "))).into()
     })
 }
 

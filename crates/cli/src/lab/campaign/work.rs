@@ -25,7 +25,7 @@ use std::time::Duration;
 const GRACE: Duration = Duration::from_secs(4);
 /// A run that the machine was too busy for is repeated so often.
 const REPEATS: u32 = 3;
-/// How often a process of ours is looked at.
+/// How often a process is checked.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Where the number of a shard is, in the environment of schedulers, and from which number they count.
@@ -47,7 +47,7 @@ pub struct Args {
     /// Do every N-th task, from task I on.
     #[arg(long, value_name = "I/N", conflicts_with = "shards")]
     shard: Option<Shard>,
-    /// Divide the plan into N; the scheduler's variable says which part this is.
+    /// Divide the plan into N; the scheduler's variable selects the part.
     #[arg(long, value_name = "N")]
     shards: Option<usize>,
     /// Simulated tasks at once [default: all processors].
@@ -172,7 +172,7 @@ fn is_done(results: &Results, task: &Task, worker: &str) -> bool {
         Look::Damaged(why) => {
             match results.set_aside(&task.id, worker) {
                 Ok(place) => crate::complain!("{}: {why}; kept as {}", task.name(), place.display()),
-                Err(e) => crate::complain!("{}: {why}; it cannot be put aside: {e}", task.name()),
+                Err(e) => crate::complain!("{}: {why}; moving it aside failed: {e}", task.name()),
             }
             false
         }
@@ -243,7 +243,7 @@ fn attend(shop: &Shop, told: &Receiver<Event>, jobs: usize, all: usize, already:
         (given_back, "given back"),
     ];
     let more = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!(", {n} {what}")).collect::<String>();
-    crate::complain!("{done} done, {already} were there{more}");
+    crate::complain!("{done} done, {already} already done{more}");
     if given_back > 0 {
         // What threads still write is of tasks that are given back; nothing of it stays.
         shop.results.abandon(&shop.worker);
@@ -263,7 +263,7 @@ impl Progress for Asked {
     }
 }
 
-/// Takes tasks in virtual time until there is none.
+/// Takes tasks in virtual time until none is left.
 fn simulate(shop: &Arc<Shop>, tell: &Sender<Event>) {
     while let Some(task) = next(shop, &shop.simulated) {
         let came = attempt(shop, &task, |_| {
@@ -271,7 +271,7 @@ fn simulate(shop: &Arc<Shop>, tell: &Sender<Event>) {
             let cx = Context { progress: Box::new(Asked(Arc::clone(shop))), ..plan };
             let entry = experiment::find(&task.experiment)?;
             let outcome = catch_unwind(AssertUnwindSafe(|| watched(entry, cx)));
-            let outcome = outcome.map_err(|_| anyhow::anyhow!("it panicked, see above"))??;
+            let outcome = outcome.map_err(|_| anyhow::anyhow!("it panicked (see above)"))??;
             // What was stopped says so in its result, which is then not one of the task.
             Ok((outcome.valid || !shop.ending.load(Ordering::SeqCst)).then_some(outcome))
         });
@@ -279,7 +279,7 @@ fn simulate(shop: &Arc<Shop>, tell: &Sender<Event>) {
     }
 }
 
-/// Takes tasks with real packets until there is none.
+/// Takes tasks with real packets until none is left.
 fn with_real_packets(shop: &Arc<Shop>, tell: &Sender<Event>) {
     while let Some(task) = next(shop, &shop.real) {
         let came = attempt(shop, &task, |part| {

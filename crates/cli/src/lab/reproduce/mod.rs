@@ -103,9 +103,11 @@ fn chosen(args: &Args, speeds: Speeds) -> anyhow::Result<Vec<&'static Entry>> {
     let all: Vec<_> = ALL.iter().filter(|entry| !entry.claims.is_empty()).collect();
     if let Some(unknown) = args.only.iter().find(|name| !all.iter().any(|entry| named(entry, name))) {
         let known: Vec<_> = all.iter().map(|entry| format!("{} ({})", entry.name, entry.claims.join(", "))).collect();
-        return Err(
-            exit::Usage(format!("no claim or experiment {unknown:?}; choose one of {}", known.join(", "))).into()
-        );
+        return Err(exit::Usage(format!(
+            "unknown claim or experiment `{unknown}`; choose one of {}",
+            known.join(", ")
+        ))
+        .into());
     }
     let wanted = |entry: &&Entry| args.only.is_empty() || args.only.iter().any(|name| named(entry, name));
     let possible = |entry: &&Entry| entry.speeds(speeds).is_ok();
@@ -115,7 +117,7 @@ fn chosen(args: &Args, speeds: Speeds) -> anyhow::Result<Vec<&'static Entry>> {
 /// What the results depend on: the arguments, and which program it is.
 fn asked(args: &Asked) -> anyhow::Result<String> {
     let program = std::env::current_exe().context("finding this program")?;
-    let file = fs::metadata(&program).with_context(|| format!("looking at {}", program.display()))?;
+    let file = fs::metadata(&program).with_context(|| format!("reading {}", program.display()))?;
     let built = file.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
     Ok(serde_json::json!({
         "quick": args.quick, "seed": args.seed, "speed": args.speed,

@@ -154,8 +154,8 @@ impl Connector {
         }
     }
 
-    /// The server that has just answered says `no`: a program that has asked that one is told so, as it would be without us, and
-    /// asks another if it sees fit. A refusal is passed on at once only to a program that asks several servers itself; for others
+    /// The server that has just answered says `no`: a program that has asked that server gets this answer, as without headstart,
+    /// and may ask another. A refusal is passed on at once only to a program that asks several servers itself; for others
     /// it is asked again here.
     pub(super) fn tell_askers_no(&mut self, now: Instant, query: QueryId, no: &LookupResult) {
         let Some(open) = self.lookups.get_mut(query) else { return };
@@ -182,7 +182,7 @@ impl Connector {
         }
     }
 
-    /// Every server has refused as often as it is asked: programs that have asked over DNS are told, as they would be without us. Those
+    /// Every server has refused each query: programs that have asked over DNS get the refusal, as without headstart. Those
     /// that wait in getaddrinfo for both families may still be helped.
     pub(super) fn tell_askers_that_all_refuse(&mut self, query: QueryId) {
         let Some(question) =

@@ -121,7 +121,9 @@ impl Connector {
 
     /// Whether the program wants this address and no other. Where the family has no route, only another one will do.
     fn is_chosen(&mut self, account: u32, claim: &Claim) -> bool {
-        let Some(name) = self.caches.get(&claim.app).and_then(|cache| cache.name_of(claim.to.ip())) else { return false };
+        let Some(name) = self.caches.get(&claim.app).and_then(|cache| cache.name_of(claim.to.ip())) else {
+            return false;
+        };
         let has_route = self.path.current().family(Family::of(claim.to.ip())).has_route;
         has_route && self.visits.is_chosen(account, &claim.app, &name, claim.to)
     }

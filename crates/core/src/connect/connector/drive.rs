@@ -271,7 +271,7 @@ impl Connector {
         job.claim = None;
     }
 
-    /// Tells a program that waits in vain.
+    /// Ends the wait of a program that gets no connection.
     fn give_up(&mut self, now: Instant, job: &mut Job) {
         let Some(waiting) = &job.claim else { return };
         let claim = &waiting.claim;

@@ -12,7 +12,7 @@ const LIMIT: usize = 4;
 /// A server, as it is.
 #[derive(Clone, Debug)]
 struct Server {
-    /// How long it bears silence.
+    /// Its idle timeout.
     patience: Duration,
     speaks_first: bool,
 }

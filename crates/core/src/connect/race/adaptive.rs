@@ -255,8 +255,8 @@ fn attempt_delay(view: &View<'_>) -> Duration {
     })
 }
 
-/// Whether an attempt has failed in whose place less than two have been begun: without us the program would go on at once, to its
-/// next address, which may be of the same family or of the other.
+/// Whether an attempt has failed in whose place less than two were started: without headstart the program would continue at once
+/// with its next address, which may be of the same family or of the other.
 fn goes_on(view: &View<'_>) -> bool {
     let racing: Vec<_> = view.attempts.iter().filter(|a| !a.exploring).collect();
     let Some(last) = racing.iter().rposition(|a| matches!(a.state, State::Failed(_))) else { return false };

@@ -270,7 +270,7 @@ pub trait Race: fmt::Debug + Send {
         false
     }
 
-    /// Puts `addresses` in the order that the program is told them, best first. As given: IPv6 first.
+    /// Puts `addresses` in the order in which the program gets them, best first. By default: IPv6 first.
     fn order(&self, _view: &View<'_>, _addresses: &mut Vec<IpAddr>) {}
 }
 
@@ -316,28 +316,28 @@ pub const ALL: &[Entry] = &[
     },
     Entry {
         name: "happy-eyeballs-v3",
-        what: "draft-ietf-happy-happyeyeballs-v3: HTTPS records and hints, addresses and delays by their history",
+        what: "draft-ietf-happy-happyeyeballs-v3: HTTPS records and hints; order and delays from history",
         lab_only: false,
         asks_https: true,
         new: || Box::new(happy_eyeballs_v3::HappyEyeballsV3),
     },
     Entry {
         name: "simultaneous",
-        what: "paper 1: both lookups and both connections at once, waits for both answers (equation 2)",
+        what: "paper 1: both lookups and both connections at once; waits for both answers (equation 2)",
         lab_only: false,
         asks_https: false,
         new: || Box::new(simultaneous::Simultaneous),
     },
     Entry {
         name: "adaptive",
-        what: "ours: order and delays from the history of this network, exploring in 5 % of races",
+        what: "ours: order and delays from the history of this network; explores in 5 % of races",
         lab_only: false,
         asks_https: false,
         new: || Box::new(adaptive::Adaptive),
     },
     Entry {
         name: "oracle",
-        what: "knows the faster family beforehand: the bound that no race can beat by choosing (lab only)",
+        what: "knows the faster family in advance: a bound that no race can beat (lab only)",
         lab_only: true,
         asks_https: false,
         new: || Box::new(oracle::Oracle),
@@ -351,7 +351,7 @@ pub struct UnknownRace(pub String);
 impl fmt::Display for UnknownRace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = ALL.iter().map(|e| e.name).collect();
-        write!(f, "unknown race {:?} (known: {})", self.0, names.join(", "))
+        f.write_str(&crate::choice::unknown("race", &self.0, &names))
     }
 }
 

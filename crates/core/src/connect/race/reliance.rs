@@ -1,6 +1,6 @@
-//! How long a program that is told once waits for a second family, by what is known of the first. Ours.
+//! How long getaddrinfo waits for a second family, by the history of the first. Ours.
 //!
-//! Without us it would wait for both answers: 15 s in the C library if one of them is lost. It may be told of one alone after
+//! Without headstart it would wait for both answers: 15 s in the C library if one of them is lost. It may return one alone after
 //! the Resolution Delay if that one will do, but if it does not, the program fails where it would have connected.
 //!
 //! What never happens here: one family told for both while all that it has is known to fail.
@@ -12,7 +12,7 @@ use std::net::IpAddr;
 /// Longest wait of one family for the other: the Resolution Delay of RFC 8305, section 8.
 pub(crate) const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
 
-/// How long after `addresses` became known the program is told them without those of `pending`; `None` for never.
+/// How long after `addresses` became known they are returned without those of `pending`; `None` for never.
 pub(crate) fn reliance(network: &Network, now: Instant, addresses: &[IpAddr], pending: Family) -> Option<Duration> {
     let good = |a: &&IpAddr| !network.is_failing(**a, now) && !network.is_suspended(Family::of(**a), now);
     let answered = |a: &IpAddr| network.peer(*a).is_some_and(|p| p.will_do(now));

@@ -1,5 +1,5 @@
-//! `sequential`: what Android did when paper 1 was written (section II; equations 1 and 4). AAAA is asked, then A; the
-//! program is told when both are settled; then IPv6 addresses are tried one by one, then IPv4 ones.
+//! `sequential`: what Android did when paper 1 was written (section II; equations 1 and 4). AAAA is queried, then A; the addresses
+//! are returned when both are known; then IPv6 addresses are tried one by one, then IPv4 ones.
 
 use super::{Next, Race, View, staggered};
 use crate::time::Duration;

@@ -28,10 +28,10 @@ pub(super) fn next(view: &View<'_>, candidates: &[IpAddr], delay: Duration) -> N
     oldest.map_or(Next::Attempt(first), |a| Next::GiveUp(a.id))
 }
 
-/// When the program is told the addresses, once there are any: `None` for now.
+/// When the addresses are returned to the program, once known: `None` for now.
 ///
-/// RFC 8305 is written for programs that take addresses as they come. getaddrinfo tells once, and a program that was told
-/// one family cannot fall back to the other; without us it would have heard of both. So it is told when both are known; or
+/// RFC 8305 is written for programs that take addresses as they come. getaddrinfo returns once, and a program that got one family
+/// cannot fall back to the other; without headstart it would have got both. So it gets them when both are known; or
 /// when a connection is ready, since nothing is gained by waiting then; or when the one family has been waited for as long as
 /// what is known of the other is worth (see [`reliance`]). The race goes on meanwhile: attempts begin before the program is
 /// told, and the wait is hidden behind their handshakes.

@@ -1,6 +1,6 @@
 //! Congestion controllers: how a window grows and shrinks once a connection is under way. One file each, one line in [`ALL`].
 //!
-//! Bytes and moments only. A controller is told of growth (acknowledged bytes that were limited by the window, outside of
+//! Bytes and moments only. A controller receives growth (acknowledged bytes that were limited by the window, outside of
 //! recovery), of round-trip times and of congestion; that a loss of the same flight counts once is [`super::sender`]'s
 //! business. Nothing here panics, and no window falls below two packets.
 

@@ -86,7 +86,7 @@ impl Trust {
     }
 }
 
-/// What a start rule is told of a path.
+/// The input of a start rule: the history of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remembered {
     /// Bytes that the path carried in a round trip: saved_cwnd of RFC 9959.

@@ -124,7 +124,7 @@ impl Record {
         averaged
     }
 
-    /// What a start rule is told.
+    /// The input of a start rule.
     pub fn remembered(&self, now: Instant, trust: Trust) -> Remembered {
         let average = trust.of(self.mean);
         let (window, found, rtt, least, rate) = (self.window, self.found, self.rtt, self.least, self.rate);
@@ -147,21 +147,21 @@ const VERSION: u8 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damaged {
     /// Not so many bytes.
-    #[error("a record of a path has {found} bytes in place of {LENGTH}: forget it")]
+    #[error("a record of a path has {found} bytes instead of {LENGTH}: delete it")]
     Length {
         /// The bytes.
         found: usize,
     },
     /// Of a version that this program does not know.
     #[error(
-        "a record of a path is of version {0}, this program knows version {VERSION}: leave it to a newer program, or forget it"
+        "a record of a path has version {0}, this program reads version {VERSION}: use a newer program, or delete it"
     )]
     Version(u8),
     /// A number that no path has.
-    #[error("a record of a path has a {0} that no path has: forget it")]
+    #[error("a record of a path has an impossible {0}: delete it")]
     Number(&'static str),
     /// Written later than it is now: the clock was set back, and its age is not known.
-    #[error("a record of a path was written {0} s from now: the clock was set back, forget it")]
+    #[error("a record of a path was written {0} s in the future: the clock was set back; delete it")]
     Future(u64),
 }
 

@@ -159,25 +159,25 @@ pub const DEFAULT: &str = "careful-resume";
 pub const ALL: &[Entry] = &[
     Entry {
         name: "default",
-        what: "the initial window of RFC 9002, whatever is remembered: the baseline",
+        what: "the initial window of RFC 9002, without history (baseline)",
         most: |_| 0,
         new: |_| Box::new(default::Default),
     },
     Entry {
         name: "history-average",
-        what: "paper 2, Algorithm 1: at once the average window of earlier connections; for networks of one's own",
+        what: "paper 2, Algorithm 1: starts with the average window of earlier connections; only for your own networks",
         most: |packet| MOST_PACKETS * packet,
         new: |terms| Box::new(history_average::HistoryAverage::new(terms)),
     },
     Entry {
         name: "careful-resume",
-        what: "RFC 9959: half of what the path carried, once its round-trip time is confirmed; a safe retreat on loss",
+        what: "RFC 9959: half of the window that the path carried, once its round-trip time is confirmed; safe retreat on loss",
         most: |_| MOST_JUMP,
         new: |terms| Box::new(CarefulResume::new(terms, Care::Standard)),
     },
     Entry {
         name: "careful-wireless",
-        what: "careful resume that takes a loss without a rise of the round-trip time for what it is on radio: a loss",
+        what: "careful resume that treats a loss without a longer round-trip time as a radio loss, not as congestion",
         most: |_| MOST_JUMP,
         new: |terms| Box::new(careful_wireless::new(terms)),
     },

@@ -7,7 +7,7 @@ use super::{Entry, Sources, ms};
 pub(super) const ENTRY: Entry = Entry {
     name: "connect_ms",
     unit: "ms",
-    what: "From the SYN until the peer was connected; none if it was accelerated",
+    what: "Time from the SYN until the peer was connected; none for accelerated connections",
     sources: Sources::Both,
     read: |flow| {
         let unseen = flow.told.as_ref().is_some_and(|told| told.accepted || told.before);

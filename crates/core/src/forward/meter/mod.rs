@@ -22,13 +22,13 @@ pub struct Entry {
     pub unit: &'static str,
     /// What it is, in a sentence without a full stop.
     pub what: &'static str,
-    /// Who can tell it.
+    /// Its sources.
     pub sources: Sources,
     /// The number, if the flow has one.
     pub read: fn(&Flow) -> Option<f64>,
 }
 
-/// Who can tell a number: the forwarder (`--via tun`), programs of ours in the kernel (`--via ebpf`, [`kernel`](super::kernel)).
+/// Sources of a number: the forwarder (`--via tun`), headstart's eBPF programs (`--via ebpf`, [`kernel`](super::kernel)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sources {
     /// Both.

@@ -6,7 +6,7 @@ use super::{Entry, Sources, mean, ms};
 pub(super) const ENTRY: Entry = Entry {
     name: "request_rtt_ms",
     unit: "ms",
-    what: "The mean time from the last byte of a request to its acknowledgement by the peer; none where requests are not timed",
+    what: "The mean time from the last byte of a request to its acknowledgement by the peer; none if requests are not timed",
     sources: Sources::Both,
     read: |flow| mean(&flow.requests),
 };

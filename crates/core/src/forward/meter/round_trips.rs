@@ -6,7 +6,7 @@ use super::{Entry, Sources, ms};
 pub(super) const P95: Entry = Entry {
     name: "rtt_p95_ms",
     unit: "ms",
-    what: "The smoothed round-trip time that 95 % of all samples do not exceed, within an eighth (`--via ebpf`)",
+    what: "The 95th percentile of all smoothed round-trip times, to within an eighth (`--via ebpf`)",
     sources: Sources::Kernel,
     read: |flow| flow.told.as_ref()?.round_trip(0.95).map(ms),
 };
@@ -14,7 +14,7 @@ pub(super) const P95: Entry = Entry {
 pub(super) const LOST: Entry = Entry {
     name: "lost",
     unit: "",
-    what: "Segments that the host took for lost on the way to the peer (`--via ebpf`)",
+    what: "Segments to the peer that the host considered lost (`--via ebpf`)",
     sources: Sources::Kernel,
     read: |flow| flow.told.as_ref().map(|told| f64::from(told.lost)),
 };

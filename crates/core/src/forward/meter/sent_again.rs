@@ -5,7 +5,7 @@ use super::{Entry, Sources};
 pub(super) const ENTRY: Entry = Entry {
     name: "sent_again",
     unit: "",
-    what: "Segments that the host sent again on the way to the peer",
+    what: "Segments that the host retransmitted to the peer",
     sources: Sources::Both,
     read: |flow| Some(f64::from(flow.facts?.sent_again)),
 };

@@ -7,7 +7,7 @@ use super::{Entry, Sources, ms};
 pub(super) const UP: Entry = Entry {
     name: "up_mbit_s",
     unit: "Mbit/s",
-    what: "Data of the program that its peer acknowledged, over the time in which some was on its way; none below 8 KiB at a time",
+    what: "Data that the peer acknowledged, divided by the time with data in flight; none if never more than 8 KiB were in flight",
     sources: Sources::Both,
     read: |flow| rate(&flow.delivered),
 };
@@ -15,7 +15,7 @@ pub(super) const UP: Entry = Entry {
 pub(super) const BUSY: Entry = Entry {
     name: "up_busy_ms",
     unit: "ms",
-    what: "The time in which data of the program was on its way, which is that of up_mbit_s; where it is short, the program had little to say",
+    what: "The time with data of the program in flight, as used for up_mbit_s; if it is short, the program sent little",
     sources: Sources::Both,
     read: |flow| (flow.delivered.bytes > 0).then(|| ms(flow.delivered.took)),
 };
@@ -23,7 +23,7 @@ pub(super) const BUSY: Entry = Entry {
 pub(super) const DOWN: Entry = Entry {
     name: "down_mbit_s",
     unit: "Mbit/s",
-    what: "Data of the peer over the time in which it came; silences longer than 200 ms and two round trips do not count",
+    what: "Data of the peer divided by the time in which it arrived; pauses longer than 200 ms and two round trips do not count",
     sources: Sources::Both,
     read: |flow| rate(&flow.down.without_pauses),
 };

@@ -5,7 +5,7 @@ use super::{Entry, Sources, ms};
 pub(super) const ENTRY: Entry = Entry {
     name: "tls_hello_ms",
     unit: "ms",
-    what: "From the program's ClientHello to the peer's ServerHello",
+    what: "Time from the program's ClientHello to the peer's ServerHello",
     sources: Sources::Both,
     read: |flow| Some(ms(flow.hello.1?.since(flow.hello.0?))),
 };

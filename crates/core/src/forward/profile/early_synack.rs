@@ -7,7 +7,7 @@ use crate::time::Duration;
 
 pub(super) const ENTRY: Entry = Entry {
     name: "early-synack",
-    what: "Answers programs before it has connected, and looks for what comes in each 10 ms (PrivacyGuard)",
+    what: "Answers programs before it has connected, and polls every 10 ms (PrivacyGuard)",
     lab_only: true,
     early_answer: true,
     claimed_mss: None,

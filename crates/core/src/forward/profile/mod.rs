@@ -40,7 +40,7 @@ pub const DEFAULT: &Entry = &ours::ENTRY;
 
 /// No profile of that name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no profile '{name}': choose one of {}", known.join(", "))]
+#[error("{}", crate::choice::unknown("profile", name, known))]
 pub struct Unknown {
     name: String,
     known: Vec<&'static str>,

@@ -4,7 +4,7 @@ use super::{Entry, Pace};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "ours",
-    what: "Answers when the peer has, takes segments as long as the path does, keeps the program's TCP_NODELAY, never sleeps",
+    what: "Answers after the peer has, accepts segments up to the MSS of the path, keeps the program's TCP_NODELAY, never sleeps",
     lab_only: false,
     early_answer: false,
     claimed_mss: None,

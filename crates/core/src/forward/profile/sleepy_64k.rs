@@ -6,7 +6,7 @@ use crate::time::Duration;
 
 pub(super) const ENTRY: Entry = Entry {
     name: "sleepy-64k",
-    what: "Sleeps for 100 ms when there is nothing to read, and has programs send segments of 65535 bytes (Video Optimizer)",
+    what: "Sleeps for 100 ms when there is nothing to read, and makes programs send segments of 65535 bytes (Video Optimizer)",
     lab_only: true,
     early_answer: false,
     claimed_mss: Some(65_535),

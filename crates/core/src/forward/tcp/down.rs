@@ -14,7 +14,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// A window that stays closed is asked about after this long at first: an update may have been lost.
 const FIRST_PROBE: Duration = Duration::from_secs(1);
-/// After so many times in vain, the program's kernel is gone: 12 are nearly 6 minutes.
+/// After so many unanswered retransmissions, the program's kernel is gone: 12 are nearly 6 minutes.
 const MOST_TIMES: u32 = 12;
 /// Duplicate acknowledgements that mean a loss (RFC 5681).
 const DUPLICATES: u32 = 3;

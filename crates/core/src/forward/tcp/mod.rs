@@ -409,10 +409,10 @@ impl Connection {
             return None;
         }
         if let Phase::Silent { until } = self.phase {
-            return Some((until, "a program's kernel that is to time out"));
+            return Some((until, "a timeout of a program's kernel"));
         }
-        let answer = self.answer_again.map(|at| (at, "an answer to a SYN that was not acknowledged"));
-        let grace = self.up.grace().map(|at| (at, "data that waits for a full socket"));
+        let answer = self.answer_again.map(|at| (at, "a SYN-ACK that was not acknowledged"));
+        let grace = self.up.grace().map(|at| (at, "data waiting for a full socket"));
         let down = self.down.deadline();
         [answer, grace, down].into_iter().flatten().min_by_key(|(at, _)| *at)
     }

@@ -265,7 +265,7 @@ impl Messenger {
     }
 
     /// How long a message may be unacknowledged before its connection is left: twice as long after each hop since the last
-    /// news, or a spell of loss would spoil every connection before it is over.
+    /// news, or a burst of loss would spoil every connection before it is over.
     fn patience(&self, view: &View) -> Option<Duration> {
         Some(self.settings.technique.patience(view)? * 2u32.pow(self.hops))
     }

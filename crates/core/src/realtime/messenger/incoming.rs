@@ -13,7 +13,7 @@ impl Messenger {
             && !std::mem::replace(&mut self.wires[at].introduced, true)
             && !frame::begins_a_connection(*first)
         {
-            return Err(FrameError::Impossible("a connection that does not begin as one of ours"));
+            return Err(FrameError::Impossible("not a headstart connection"));
         }
         // Taken out while its frames, which lie in it, are dealt with.
         let mut decoder = std::mem::take(&mut self.wires[at].decoder);
@@ -55,9 +55,9 @@ impl Messenger {
                 (self.ours, self.wires[at].met) = (true, true);
             }
             Frame::Hello(_) | Frame::Welcome(_) | Frame::Gone(_) => {
-                return Err(FrameError::Impossible("a greeting out of its place"));
+                return Err(FrameError::Impossible("an unexpected greeting"));
             }
-            _ if !self.wires[at].met => return Err(FrameError::Impossible("something before the greeting")),
+            _ if !self.wires[at].met => return Err(FrameError::Impossible("data before the greeting")),
             Frame::Ack(counts) => return self.acknowledged(now, at, counts),
             Frame::Notice => self.wires[at].fillers = FILLERS,
             Frame::Bye { untaken } => self.peer_left = Some(*untaken),

@@ -48,8 +48,8 @@ impl Messenger {
     /// late. Where messages follow each other faster than round trips, each goes where nothing is on its way, if there is
     /// such a connection: what is lost then holds nothing else up.
     ///
-    /// In a spell that takes everything each goes where nothing is on its way; when there is no such connection left, where
-    /// nothing was sent for longest. What was sent just before the spell has arrived, and only its acknowledgement has not: that
+    /// In a burst that loses everything each goes where nothing is in flight; when there is no such connection left, where
+    /// nothing was sent for longest. What was sent just before the burst has arrived, and only its acknowledgement has not: that
     /// connection has no hole, and hands out what comes. It goes where the one before it went as well ([`Self::pair`]).
     pub(super) fn choose(&mut self, now: Instant) {
         self.spell = false;
@@ -89,8 +89,8 @@ impl Messenger {
         wire.flights.back().is_none_or(|flight| flight.sent + way <= self.heard)
     }
 
-    /// Message `handle` has been written on connection `at`, which was `whole` before, for the first time. In a spell it goes, with all
-    /// that it takes along, also over the last connection that was without a hole when it was taken: if any has got through since,
+    /// Message `handle` has been written on connection `at`, which was `whole` before, for the first time. In a burst it goes, with
+    /// all that it takes along, also over the last connection that was without a hole when it was taken: if any has got through since,
     /// that one has, and it is not known yet. Not in an outage: by then that has been tried with all of them.
     pub(super) fn pair(&mut self, now: Instant, at: usize, whole: bool, handle: Handle) {
         let last = self.last_whole;
@@ -108,7 +108,7 @@ impl Messenger {
     }
 
     /// Until when what is overdue waits for the next message, which takes it along: where round trips are longer than an interval it
-    /// has been taken along before, and in a spell one that goes by itself is lost and leaves a hole. A quarter of an interval late
+    /// has been taken along before, and in a burst one that goes by itself is lost and leaves a hole. A quarter of an interval late
     /// is not late.
     pub(super) fn next_message(&self, view: &View) -> Option<Instant> {
         let (last, interval) = self.gauge.sends.last.zip(view.interval)?;

@@ -6,7 +6,7 @@
 use super::{Technique, View};
 use crate::time::Duration;
 
-/// Connections: as many as a spell of loss holds up that takes five messages (150 ms at the paper's interval), and a clean one for
+/// Connections: as many as a burst of loss blocks that loses five messages (150 ms at the paper's interval), and a clean one for
 /// its end. Ours.
 pub(super) const CONNECTIONS: usize = 6;
 /// How late an acknowledgement may be at least: timers and schedulers take as much. Ours.

@@ -110,7 +110,7 @@ pub const DEFAULT: &str = "auto";
 pub const ALL: &[Entry] = &[
     Entry {
         name: "plain",
-        what: "TCP with TCP_NODELAY and nothing else: the baseline",
+        what: "TCP with TCP_NODELAY and nothing else (baseline)",
         new: |_| Some(Box::new(plain::Plain)),
     },
     Entry {
@@ -130,29 +130,29 @@ pub const ALL: &[Entry] = &[
     },
     Entry {
         name: "echo",
-        what: "paper 4, Return: something back for each message, so that TCP's acknowledgement leaves at once",
+        what: "paper 4, Return: a reply to each message, so that TCP acknowledges at once",
         new: |_| Some(Box::new(echo::Echo)),
     },
     Entry {
         name: "hedge",
-        what: "ours: six warm connections; one is left as soon as a message on it is overdue, and that sent again on another",
+        what: "ours: six warm connections; when a message on one is overdue, resends it on another and switches to that",
         new: |_| Some(Box::new(hedge::Hedge)),
     },
     Entry {
         name: "auto",
-        what: "ours: hedge, and what is unacknowledged goes again with the next message, over another connection; nothing extra \
-               while round trips are inflated",
+        what: "ours: hedge, and resends unacknowledged messages with the next one over another connection; nothing extra while \
+               round trips are inflated",
         new: |_| Some(Box::new(auto::Auto)),
     },
 ];
 
 /// No technique of that name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown technique {0:?} (known: {names}; join several with `+`)", names = names())]
+#[error("{}; join several with `+`", crate::choice::unknown("technique", .0, &names()))]
 pub struct UnknownTechnique(pub String);
 
-fn names() -> String {
-    ALL.iter().map(|e| e.name).collect::<Vec<_>>().join(", ")
+fn names() -> Vec<&'static str> {
+    ALL.iter().map(|e| e.name).collect()
 }
 
 /// The technique called `name`: one of [`ALL`] with its number, or several joined with `+`.

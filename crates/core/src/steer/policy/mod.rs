@@ -140,30 +140,36 @@ const fn published(name: &'static str, what: &'static str, new: fn() -> Box<dyn 
 
 /// Every policy, baselines first.
 pub const ALL: &[Entry] = &[
-    published("single-fat", "everything over the fat channel: the baseline", || Box::new(single::Single(Channel::Fat))),
+    published("single-fat", "everything over the fat channel (baseline)", || Box::new(single::Single(Channel::Fat))),
     published("single-fast", "everything over the fast channel", || Box::new(single::Single(Channel::Fast))),
-    published("pkt-state", "paper 5, Algorithm 1: fast what is small and follows what is small", || {
-        Box::new(pkt_state::PktState)
+    published(
+        "pkt-state",
+        "paper 5, Algorithm 1: small packets that follow small packets over the fast channel",
+        || Box::new(pkt_state::PktState),
+    ),
+    published("pkt-control", "paper 5: SYN, FIN, RST and pure acknowledgements over the fast channel", || {
+        Box::new(pkt_control::PktControl)
     }),
-    published("pkt-control", "paper 5: fast what opens, acknowledges or closes", || Box::new(pkt_control::PktControl)),
-    published("pkt-uplink", "paper 5: fast what leaves the host, fat what comes to it", || {
+    published("pkt-uplink", "paper 5: uplink over the fast channel, downlink over the fat one", || {
         Box::new(pkt_uplink::PktUplink)
     }),
-    published("obj-size-3k", "paper 5: fast the connections of objects of at most 3 KB", || {
+    published("obj-size-3k", "paper 5: connections of objects of at most 3 KB over the fast channel", || {
         Box::new(object::BySize(3_000))
     }),
-    published("obj-size-6k", "paper 5: fast the connections of objects of at most 6 KB", || {
+    published("obj-size-6k", "paper 5: connections of objects of at most 6 KB over the fast channel", || {
         Box::new(object::BySize(6_000))
     }),
-    published("obj-priority", "paper 5: fast the connections of objects of the highest priority", || {
+    published("obj-priority", "paper 5: connections of objects of the highest priority over the fast channel", || {
         Box::new(object::ByPriority)
     }),
-    published("asap", "ASAP (paper 5, section 4.2): fast names, handshakes and requests, fat responses", || {
-        Box::new(asap::Asap)
-    }),
+    published(
+        "asap",
+        "ASAP (paper 5, section 4.2): DNS, handshakes and requests over the fast channel, responses over the fat one",
+        || Box::new(asap::Asap),
+    ),
     Entry {
         name: "value",
-        what: "ours: where a packet is of use soonest, less what it costs those that wait behind it",
+        what: "ours: the channel over which a packet is useful soonest, less the delay it adds to the packets queued behind it",
         new: || Box::new(value::Value),
         queues: true,
         keeps_order: true,
@@ -173,11 +179,11 @@ pub const ALL: &[Entry] = &[
 
 /// No policy of that name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no steering policy {0:?}: choose one of {names}", names = names())]
+#[error("{}", crate::choice::unknown("steering policy", .0, &names()))]
 pub struct UnknownPolicy(pub String);
 
-fn names() -> String {
-    ALL.iter().map(|e| e.name).collect::<Vec<_>>().join(", ")
+fn names() -> Vec<&'static str> {
+    ALL.iter().map(|e| e.name).collect()
 }
 
 /// The policy called `name`.

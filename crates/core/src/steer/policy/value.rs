@@ -7,7 +7,7 @@
 //! the fat one. What a packet gains over the fast channel is lessened by what it
 //! would cost to lose it there, weighed by what it is for, and must be worth what it costs: the time that it, or its message,
 //! keeps the channel from others, times how many of them there are of late. What tells of a loss takes the fat channel, where
-//! no acknowledgement is replaced or overtaken by the next; so does what acknowledges what was hurried, which is the
+//! no acknowledgement is replaced or overtaken by the next; so does what acknowledges fast packets, which is the
 //! steerer's to do (docs/decisions/0033). The rule is that of DChannel (NSDI 2023, reward
 //! against cost) with a price that follows the queue. Weights and factors are ours and first values.
 
@@ -40,9 +40,9 @@ const LARGE_DATAGRAM: usize = 1_000;
 
 /// A channel that loses less loses nothing. Ours: of a handshake of four packets less than one in two hundred is hit.
 const CLEAN: f64 = 0.001;
-/// Seconds until a lost SYN is sent again: RFC 6298, section 2.1. A question to a DNS server takes as long or longer.
+/// Seconds until a lost SYN is retransmitted: RFC 6298, section 2.1. A question to a DNS server takes as long or longer.
 const OPENS_AGAIN: f64 = 1.0;
-/// Seconds until the lost end of a message is sent again: Linux's TCP_RTO_MIN, the round trip left out.
+/// Seconds until the lost end of a message is retransmitted: Linux's TCP_RTO_MIN, the round trip left out.
 const SAYS_AGAIN: f64 = 0.2;
 /// What a datagram that never comes is worth waiting for, in seconds: a call has no use for it later than that (ITU-T G.114).
 const MISSED: f64 = 0.15;
@@ -58,7 +58,7 @@ fn class(packet: &Facts, flow: &Flow) -> (f64, u8, &'static str) {
     match packet.kind {
         Kind::Open | Kind::Dns => (OPENING, 0, "opening"),
         Kind::Data if asks(packet, flow) => (ASKING, 1, "asking"),
-        Kind::Data | Kind::Datagram => (1.0, 1, "sooner in order"),
+        Kind::Data | Kind::Datagram => (1.0, 1, "arrives in order sooner"),
         Kind::Ack | Kind::Close => (1.0, 2, "acknowledging"),
     }
 }
@@ -84,7 +84,7 @@ fn lost(kind: Kind) -> f64 {
         Kind::Open | Kind::Dns => OPENS_AGAIN,
         Kind::Data => SAYS_AGAIN,
         Kind::Datagram => MISSED,
-        // The next one says the same. One that is all that is left of a window's is sent again with its window, which is for the copy.
+        // The next one says the same. The last one of a window is retransmitted with its window, which the copy covers.
         Kind::Ack | Kind::Close => 0.0,
     }
 }
@@ -104,7 +104,7 @@ impl Policy for Value {
             return Choice::fat("full size");
         }
         if view.packet.kind == Kind::Ack && view.packet.sacks {
-            return Choice::fat("about a loss");
+            return Choice::fat("repairs a loss");
         }
         // The rest of the message comes behind it, whichever way both go.
         let more =
@@ -125,7 +125,7 @@ impl Policy for Value {
             return Choice::fat("too likely to be lost");
         }
         if gain * weight <= COST * view.price * takes * (1.0 + more) {
-            return Choice::fat("not worth its price");
+            return Choice::fat("no gain");
         }
         Choice { twice: twice || left, ..Choice::fast(why) }
     }

@@ -63,7 +63,7 @@ fn what_is_known_of_a_host_or_its_prefix_is_given_and_to_others_nothing() {
     assert_eq!(windows(&["127.0.0.2", "127.0.1.77", "::1", "127.0.0.3"]), [32, 32, 32, 10]);
     // Four: over ::1 the peer of both ends is the host that is known.
     assert_eq!((starts.peers(), starts.tally().unwrap().given), (2, 4));
-    // The nearer end of these is who accepts: its peer is the host that is known.
+    // The local end of these accepts: its peer is the host that is known.
     let (near, far) = namespace
         .run(|| {
             let listener = TcpListener::bind("127.0.0.3:0").unwrap();

@@ -115,7 +115,7 @@ fn what_is_not_known_is_ignored_and_what_is_wrong_is_named() {
     let newer = body(r#"{"kind": "stop", "gently": true}"#).unwrap();
     assert_eq!(newer.message, Some(ToEngine::Stop));
     for (text, kind, says) in [
-        ("no", None, "no JSON"),
+        ("no", None, "not JSON"),
         ("[]", None, "a `kind` is expected"),
         (r#"{"kind": "stop", "descriptors": 5}"#, None, "from 0 to 4"),
         (r#"{"kind": "stop", "descriptors": -1}"#, None, "from 0 to 4"),

@@ -39,7 +39,7 @@ pub struct KernelError {
 
 impl KernelError {
     fn new(what: impl Into<String>, source: &(dyn Error + 'static)) -> Self {
-        // The innermost reason is the kernel's. What the verifier says besides is long, and for who writes such programs.
+        // The innermost reason is the kernel's. The rest of the verifier's output is long, and meant for authors of such programs.
         let mut innermost = source;
         let mut denied = false;
         let mut refused = false;

@@ -126,7 +126,7 @@ impl Attribution {
     pub fn deadline(&self) -> Option<Deadline> {
         let held = self.held.front().map(|(at, _)| *at);
         let at = held.into_iter().chain(self.oldest().map(|(at, _)| at)).min()?;
-        Some(Deadline { at, why: "an owner is not told" })
+        Some(Deadline { at, why: "reporting an owner" })
     }
 }
 

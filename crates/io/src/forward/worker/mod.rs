@@ -76,7 +76,7 @@ const ATTEMPTS: u64 = 1 << 61;
 const LOOP: &str = "its own connections come back to it";
 
 /// What has happened when there is nothing to forward any more.
-const LOST: &str = "the TUN interface is no more";
+const LOST: &str = "the TUN interface was removed";
 
 /// The event loop could not be set up, or is no more.
 #[derive(Debug, thiserror::Error)]

@@ -86,7 +86,7 @@ impl Worker {
         }
     }
 
-    /// Whose a port is; who asks names is asked for each time, for such ports are short-lived and used again.
+    /// The owner of a port; for ports that query names it is looked up each time, because they are short-lived and reused.
     fn identify_port(&mut self, now: Instant, mapping: MappingId, to: SocketAddr) {
         let Some(port) = self.ports.get_mut(&mapping) else { return };
         if port.whose.is_some() && to.port() != DNS {

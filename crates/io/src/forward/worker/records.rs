@@ -152,7 +152,7 @@ impl Worker {
         upstream.process = known.process.or(upstream.process.take());
     }
 
-    /// Has somebody look which options the program's socket has.
+    /// Starts a lookup of the options of the program's socket.
     pub(super) fn mirror_options(&mut self, flow: FlowId) {
         let Some(upstream) = self.upstreams.get_mut(&flow) else { return };
         let Some(owner) = upstream.owner else { return };

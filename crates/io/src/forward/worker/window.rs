@@ -1,4 +1,4 @@
-//! How the forwarder stands, for who asks.
+//! The state of the forwarder, for its readers.
 
 use super::{BOARD, Worker, WorkerError, failed, sockets};
 use crate::forward::board::{Board, Tallies};

@@ -13,7 +13,8 @@ use std::fs::File;
 /// This kind.
 pub const ENTRY: Entry = Entry {
     name: "bundle",
-    what: "the nftables table `inet headstart-bundle`, which hands small TCP segments to the daemon; undone by removing it whole",
+    what: "the nftables table `inet headstart-bundle`, which passes small TCP segments to the daemon; undone by removing the \
+           whole table",
 };
 
 /// Its table.

@@ -14,7 +14,7 @@ use std::net::IpAddr;
 /// This kind.
 pub const ENTRY: Entry = Entry {
     name: "capture",
-    what: "the nftables table `inet headstart-measure`, which marks what is to be measured; undone by removing it whole",
+    what: "the nftables table `inet headstart-measure`, which marks packets to measure; undone by removing the whole table",
 };
 
 /// Its table.

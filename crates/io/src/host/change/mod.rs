@@ -52,7 +52,7 @@ pub enum ChangeError {
     #[error("{0}")]
     Kernel(#[from] super::KernelError),
     /// Something of that name is there, and it is not ours.
-    #[error("{what} is there already and was not made by headstart; it is left alone")]
+    #[error("{what} already exists and was not made by headstart; it is left unchanged")]
     Occupied {
         /// What.
         what: String,

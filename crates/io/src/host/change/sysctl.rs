@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// This kind.
 pub const ENTRY: Entry =
-    Entry { name: "sysctl", what: "a value below /proc/sys/net; undone by writing back what it was" };
+    Entry { name: "sysctl", what: "a value below /proc/sys/net; undone by restoring the old value" };
 
 /// All values that headstart changes, as paths below /proc/sys. Marks name them by their place here, which must not change.
 const VALUES: [&str; 3] = ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding", "net/ipv4/ip_default_ttl"];
@@ -113,7 +113,7 @@ impl Sysctl {
         let Some(was) = self.was.as_ref().filter(|was| **was != is) else { return Ok(Undone::WasGone) };
         if is != self.becomes {
             let path = &self.path;
-            return Ok(Undone::LeftAlone(format!("{path} is {is:?} by now: somebody has set it since")));
+            return Ok(Undone::LeftAlone(format!("{path} is now {is:?}: another program has changed it since")));
         }
         self.write(was).map(|()| Undone::Removed)
     }

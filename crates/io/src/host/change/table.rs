@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 /// This kind.
 pub const ENTRY: Entry =
-    Entry { name: "table", what: "the nftables table `inet headstart`; undone by removing it whole" };
+    Entry { name: "table", what: "the nftables table `inet headstart`; undone by removing the whole table" };
 
 /// The comment that tells our table from others'.
 const MARK: &str = "made by headstart; removed by: headstart recover";

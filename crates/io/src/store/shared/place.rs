@@ -83,7 +83,7 @@ impl Options {
                     options.password = Some(text.trim_end_matches(['\r', '\n']).to_owned());
                 }
                 "ca" => options.authorities = Some(file()?),
-                _ => return Err(format!("unknown option {name:?}; choose one of user, password-file, ca")),
+                _ => return Err(format!("unknown option `{name}`; choose one of user, password-file, ca")),
             }
         }
         Ok(options)
@@ -109,7 +109,7 @@ impl std::str::FromStr for Place {
     fn from_str(text: &str) -> Result<Self, String> {
         let (address, options) = text.split_once('?').unwrap_or((text, ""));
         let wrong = |why: String| format!("{}: {why}", shown(address));
-        let none = || wrong(format!("not the place of a shared store: {FORMS}"));
+        let none = || wrong(format!("not the address of a shared store: {FORMS}"));
         let options = Options::read(options).map_err(wrong)?;
         let (scheme, rest) = address.split_once("://").ok_or_else(none)?;
         // A fragment would switch off the check of certificates.
@@ -273,10 +273,10 @@ mod tests {
             ("", "redis://"),
             ("redis://", "redis://"),
             ("redis+unix://relative", "redis+unix:///PATH"),
-            ("http://x", "not the place"),
-            ("redis://x/paths", "not the place"),
-            ("rediss://x/#insecure", "not the place"),
-            ("redis+sentinel://a,b", "not the place"),
+            ("http://x", "not the address"),
+            ("redis://x/paths", "not the address"),
+            ("rediss://x/#insecure", "not the address"),
+            ("redis+sentinel://a,b", "not the address"),
             ("redis://x?colour=red", "unknown option \"colour\""),
             ("redis://x?password-file=/nowhere/file", "/nowhere/file"),
             ("redis://x?password-file=/dev/zero", "larger than 16 MiB"),

@@ -255,7 +255,7 @@ impl Netlink {
         };
         message.attributes =
             vec![NeighbourAttribute::Destination(destination), NeighbourAttribute::LinkLayerAddress(mac.to_vec())];
-        let what = format!("telling the neighbour {ip} on interface {index}");
+        let what = format!("setting the neighbour {ip} on interface {index}");
         self.request(NLM_F_CREATE | NLM_F_REPLACE, RouteNetlinkMessage::NewNeighbour(message), what)
     }
 

@@ -23,7 +23,7 @@ fn text(job: &Submission) -> String {
     let deadline = job.minutes().map_or_else(String::new, |m| format!("      activeDeadlineSeconds: {}\n", m * 60));
     let (of, cores) = (job.of, job.cores);
     format!(
-        "# Never run by us. The claim `headstart` holds the plan and the results, at the same paths.\n\
+        "# Not tested by the project. The claim `headstart` holds the plan and the results, at the same paths.\n\
          apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: headstart-campaign\nspec:\n  completionMode: Indexed\n  \
          completions: {of}\n  parallelism: {parallel}\n  backoffLimitPerIndex: 3\n  maxFailedIndexes: {of}\n  template:\n    spec:\n      \
          restartPolicy: Never\n      terminationGracePeriodSeconds: 10\n{deadline}      containers:\n        - name: work\n          \

@@ -18,7 +18,7 @@ use std::path::Path;
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "app-session",
-    shows: "An app that is launched again finds its names resolved and its connections open",
+    shows: "When an app is launched again, its names are resolved and its connections are open",
     claims: &["P1.4", "P1.5", "P1.6", "P1.7"],
     conditions: &[SYNTHETIC, SPECS],
     speeds: Speeds::Virtual,
@@ -84,7 +84,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             _ => match cx.pages.as_deref().map(|path| measured(path, count, cx.seed)).transpose()? {
                 Some(pages) => pages,
                 None => {
-                    outcome.notes.push(format!("{SPECS}: left out; --pages says where page specs are."));
+                    outcome.notes.push(format!("{SPECS}: left out; name page specs with --pages."));
                     continue;
                 }
             },
@@ -94,7 +94,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         let mut played = Vec::new();
         for arm in ARMS {
             if cx.progress.stop() {
-                outcome.invalidate("it was stopped before the end");
+                outcome.invalidate("it was stopped early");
                 return Ok(outcome);
             }
             cx.progress.step(done, total, &format!("{name}, {}", arm.name));
@@ -146,14 +146,13 @@ fn measured(path: &Path, count: usize, seed: u64) -> anyhow::Result<Vec<Page>> {
 
 const METHOD: [&str; 3] = [
     "Each arm plays the same apps on the same networks, in virtual time. An app looks up a name and connects when its pattern \
-     says so, whatever else it waits for; connections that it has kept open are not asked for again. Look-up time ends with \
+     says so, even while it waits for others; it does not ask again for connections that it has kept open. Look-up time ends with \
      the first connection attempt, or with the answer if that comes first; effective connect time is the rest.",
-    "Launches 1 to 3 are those by which an app is learned; rows without a remark are of launches 4 to 10, the same launches of \
-     each arm. A trial is a launch. `sequential` is Android's stack with a cache that honours lifetimes, `no-cache` the same \
-     without one; `headstart-3600s` has the cache lifetime of the paper, `headstart` our default, which honours TTLs.",
-    "DNS traffic is what the app causes in the three minutes after its launch, what is looked up ahead included. A spare \
-     connection is one that was begun before the app asked; those that no program took are unused, those too that were only \
-     kept to learn how long a server bears silence.",
+    "During launches 1 to 3 the app is learned; rows without a remark are of launches 4 to 10, the same for each arm. A trial is \
+     a launch. `sequential` is Android's stack with a cache that honours lifetimes, `no-cache` the same without one; \
+     `headstart-3600s` has the cache lifetime of the paper, `headstart` our default, which honours TTLs.",
+    "DNS traffic is what the app causes in the three minutes after its launch, including prefetched lookups. A spare connection \
+     is one that was started before the app asked; unused ones include those kept only to learn a server's idle timeout.",
 ];
 
 #[cfg(test)]

@@ -138,7 +138,7 @@ pub fn start_up(headstart: &Path, size: &Size) -> anyhow::Result<Measured> {
     let find = |name| headstart_io::program::find(OsStr::new(name), std::env::var_os("PATH").as_deref());
     let launcher = find(LAUNCHER);
     let program =
-        find("true").context("there is no program `true` in PATH: add the folder of your system's programs")?;
+        find("true").context("the program `true` is not in PATH: add the folder of your system's programs")?;
     let mut measured = Measured::default();
     let home = Folder::new().context("making a home for a supervisor")?;
     for round in 0..size.start_up {

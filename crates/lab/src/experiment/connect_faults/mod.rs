@@ -24,7 +24,7 @@ use std::path::Path;
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "connect-faults",
-    shows: "Whatever is broken, unmodified programs fetch a page as soon as if it were not, and never later than alone",
+    shows: "On broken networks, unmodified programs fetch a page as fast as on a healthy one, and never later than without headstart",
     claims: &[],
     conditions: names::ALL,
     speeds: Speeds::Namespaces,
@@ -64,8 +64,8 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         outcome.conditions.push(About { name: case.name.clone(), about: case.about() });
     }
     if start_up.is_some() {
-        let about = "A program that does nothing (`true`), from its start until its end has been noticed: what starting and \
-                     ending headstart costs every run. It is contained in all times of other conditions.";
+        let about = "A program that does nothing (`true`), from its start until its end has been noticed: the cost of starting \
+                     and ending headstart, which is part of all times in other conditions.";
         outcome.conditions.push(About { name: names::START_UP.into(), about: about.into() });
     }
     let cases: Vec<(&Case<'_>, Measured)> = cases.iter().zip(measured).collect();
@@ -86,7 +86,7 @@ fn programs(cx: &Context, headstart: &Path, folder: &Folder, outcome: &mut Outco
             Ok(Some(program)) => ready.push(program),
             Ok(None) => outcome.notes.push(format!("{} is left out: {}.", entry.name, entry.origin.missing())),
             Err(e) => {
-                outcome.notes.push(format!("{} is left out, for it cannot be made ready: {e:#}", entry.name));
+                outcome.notes.push(format!("{} is left out: preparing it failed: {e:#}", entry.name));
             }
         }
     }
@@ -107,7 +107,7 @@ fn measure_all(cx: &Context, cases: &[Case<'_>], size: &Size, outcome: &mut Outc
             let network = Network::build(&first.place.world).context("building the network")?;
             for case in here {
                 if cx.progress.stop() {
-                    outcome.invalidate("it was stopped before the end");
+                    outcome.invalidate("it was stopped early");
                     rest = &[];
                     break;
                 }
@@ -132,28 +132,28 @@ fn measure_all(cx: &Context, cases: &[Case<'_>], size: &Size, outcome: &mut Outc
 fn method(size: &Size) -> [String; 3] {
     [
         format!(
-            "Each program fetches a page of a few bytes, from its start to its end, alone and under `headstart run --quiet`, \
-             taking turns, the first one changing: as often as fits into {} s a condition, {} to {} times (once if a run \
-             takes {} s). Link: lte (18 ms round trip), hosts 30 ms away, records after 20 ms unless said otherwise. Every \
-             run under headstart has a supervisor of its own, which knows nothing of the network; beside it, where it says \
-             so, one that runs already, as the user's does from the first program on: it knows the network from the \
-             rounds before, the name is new to it, and `headstart-run` starts the program. In a session: a shell that runs under headstart starts the program, \
-             first visit; what is timed includes the shell's fork, but no `headstart run`, and is compared with what a shell starts alone. A run counts if the page was there, not if the program thought so \
-             (of second visits, if the program ends well).",
+            "Each program fetches a page of a few bytes, from its start to its end, alone and under `headstart run --quiet`, in \
+             turns that start with either: as often as fits into {} s per condition, {} to {} times (once if a run takes {} s). \
+             Link: lte (18 ms round trip), hosts 30 ms away, records after 20 ms unless said otherwise. Every run under headstart \
+             has its own supervisor, without history, and where noted another run uses one that is already running, as the user's \
+             is after the first program: it knows the network from earlier rounds, but not the name, and `headstart-run` starts \
+             the program. In a session: a shell that runs under headstart starts the program, first visit; the time includes the \
+             shell's fork, but no `headstart run`, and is compared with a program started by a shell alone. A run succeeds if the \
+             page arrived, whatever the program reports (second visits: if the program exits successfully).",
             size.budget.as_secs_f64(),
             size.rounds.start(),
             size.rounds.end(),
             measure::LONG.as_secs(),
         ),
         format!(
-            "Where a host without headstart is known to hang (virtual time), the bare program runs beside the others, all \
-             of them at once; only if it does not hang is it then measured in turns. What takes {} s is cut, and the cut is \
-             what is reported. Where no host can be reached, what counts is the time until the program gives up.",
+            "Where a host without headstart is known to hang (virtual time), the bare programs first run all at once; those that \
+             do not hang are then measured in turns. Runs are stopped after {} s and reported with that time. If no host can be \
+             reached, the time until the program gives up counts.",
             case::CUT.as_secs()
         ),
-        "Second visit: a shell runs the program twice under one `headstart run`; the second run, from the end of the first. \
-         It is compared with the bare program, which remembers nothing. Virtual time stands beside the client, which only \
-         connects; it knows of no program that has to be started."
+        "Second visit: a shell runs the program twice under one `headstart run`; the second run, from the end of the first. It is \
+         compared with the bare program, which keeps no history. Virtual time is shown beside the client, which only connects; it \
+         does not include starting a program."
             .to_owned(),
     ]
 }

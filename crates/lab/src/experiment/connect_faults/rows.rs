@@ -40,14 +40,11 @@ pub fn report(
     let start_up = start_up.map(|m| compare(outcome, START_UP, "time to start and end", m)).transpose()?;
     if let Some(Medians { own: Some(ours), usual: Some(usual), bare: Some(bare), launched, .. }) = start_up {
         let least = launched.map_or_else(String::new, |launched| {
-            format!(
-                " {LAUNCHER}(1), which does nothing but start a program and wait for it, takes {:.1}.",
-                launched - bare
-            )
+            format!(" {LAUNCHER}(1), which only starts a program and waits for it, takes {:.1}.", launched - bare)
         });
         outcome.notes.push(format!(
-            "Starting and ending `headstart run --private` takes {:.1} ms (median), `headstart-run` with a supervisor that runs \
-             {:.1}: contained in the times of programs that are started by them.{least}",
+            "Starting and ending `headstart run --private` takes {:.1} ms (median), `headstart-run` with a running supervisor \
+             {:.1}; the times of programs started by them include it.{least}",
             ours - bare,
             usual - bare
         ));

@@ -24,7 +24,7 @@ use std::sync::{Mutex, PoisonError};
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "connect-law",
-    shows: "Whichever program connects alone connects under headstart, no later, and with no more SYNs",
+    shows: "Every program that connects without headstart also connects with it, no later and with no more SYNs",
     claims: &[],
     conditions: &NAMES,
     speeds: Speeds::Namespaces,
@@ -90,7 +90,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     cases.retain(|case| case.seen.len() == Arm::ALL.len());
     let breaches = confirmed(cx, &mut cases, &headstart)?;
     if cx.progress.stop() {
-        outcome.invalidate("it was stopped before the end: not all was played, or played again");
+        outcome.invalidate("it was stopped early: not all cases were run, or repeated");
     }
     report(&mut outcome, &cases, &breaches);
     Ok(outcome)
@@ -107,7 +107,7 @@ fn programs(cx: &Context, headstart: &Path, folder: &Folder, outcome: &mut Outco
         match program::prepare(entry.name, headstart, folder) {
             Ok(Some(program)) => ready.push(Ready::Page(program)),
             Ok(None) => missing.push(format!("{} ({})", entry.name, entry.origin.missing())),
-            Err(e) => missing.push(format!("{} (it cannot be made ready: {e:#})", entry.name)),
+            Err(e) => missing.push(format!("{} (preparing it failed: {e:#})", entry.name)),
         }
     }
     for line in LINES.iter().filter(|line| wanted(&line.name)) {
@@ -115,11 +115,11 @@ fn programs(cx: &Context, headstart: &Path, folder: &Folder, outcome: &mut Outco
         match line.prepare(&workdir) {
             Ok(Some(prepared)) => ready.push(Ready::Line(prepared)),
             Ok(None) => missing.push(format!("{} (Debian package: {})", line.name, line.package)),
-            Err(e) => missing.push(format!("{} (it cannot be made ready: {e:#})", line.name)),
+            Err(e) => missing.push(format!("{} (preparing it failed: {e:#})", line.name)),
         }
     }
     if !missing.is_empty() {
-        outcome.notes.push(format!("Not on this machine, and so not played: {}.", missing.join(", ")));
+        outcome.notes.push(format!("Not installed on this machine, so not run: {}.", missing.join(", ")));
     }
     Ok(ready)
 }
@@ -214,7 +214,7 @@ fn report(outcome: &mut Outcome, cases: &[Case<'_>], breaches: &[Confirmed]) {
     let mut places: BTreeMap<&str, &law::Network> = BTreeMap::new();
     for case in cases {
         places.insert(case.place.name, case.place);
-        let (bare, ours) = case.seen.split_first().expect("every case was played");
+        let (bare, ours) = case.seen.split_first().expect("every case was run");
         for (arm, seen) in Arm::ALL[1..].iter().zip(ours) {
             let row = |metric: &str, unit: &str, ours: Option<f64>, bare: Option<f64>| {
                 let metric = format!("{}: {metric}", case.ready.name());
@@ -227,7 +227,7 @@ fn report(outcome: &mut Outcome, cases: &[Case<'_>], breaches: &[Confirmed]) {
             let syns = |seen: &Seen| Some(seen.syns.len() as f64);
             let given_up = |seen: &Seen| ms(seen.ended.filter(|_| seen.said.is_none()));
             let rows = [
-                row("until it says something", "ms", ms(seen.said), ms(bare.said)),
+                row("until it sends something", "ms", ms(seen.said), ms(bare.said)),
                 row("until it gives up", "ms", given_up(seen), given_up(bare)),
                 row("SYNs", "SYNs", syns(seen), syns(bare)),
             ];
@@ -248,7 +248,7 @@ fn report(outcome: &mut Outcome, cases: &[Case<'_>], breaches: &[Confirmed]) {
             let ms = |time: Option<headstart_core::time::Duration>| {
                 time.map_or_else(|| "never".to_owned(), |time| format!("{:.0} ms", time.as_secs_f64() * 1e3))
             };
-            format!("said something: {}, ended: {}, {} SYNs", ms(seen.said), ms(seen.ended), seen.syns.len())
+            format!("sent something: {}, ended: {}, {} SYNs", ms(seen.said), ms(seen.ended), seen.syns.len())
         };
         outcome.notes.push(format!(
             "{}, {} by {}: {breach} ({}; bare {}).",
@@ -260,7 +260,7 @@ fn report(outcome: &mut Outcome, cases: &[Case<'_>], breaches: &[Confirmed]) {
         ));
     }
     let uncovered: Vec<_> = LINES.iter().filter(|line| line.uncovered).map(|line| line.name).collect();
-    outcome.notes.push(format!("Not covered by headstart, and judged all the same: {}.", uncovered.join(", ")));
+    outcome.notes.push(format!("Not covered by headstart, but judged too: {}.", uncovered.join(", ")));
 }
 
 fn count(cases: &[Case<'_>]) -> usize {
@@ -269,12 +269,13 @@ fn count(cases: &[Case<'_>]) -> usize {
 
 const METHOD: [&str; 2] = [
     "Each program goes to a host of each network, alone and under `headstart run --private --via` auto, preload and seccomp, each \
-     time in a network of its own. It has reached the host when something that it says leaves the client on a connection to it; \
-     20 s after its start it is ended, and 2 s after it was heard. Every SYN to a host is counted where it leaves the client.",
-    "The law: who is heard alone is heard under headstart; no later than alone by more than 50 ms or 10 %, whichever is more, also \
-     where all it can do is give up, having tried every address; no second SYN within a second to an address that does not answer, where it sends fewer there alone; where nothing can be reached, \
-     at most its own SYNs and one an address; it ends well where it does alone. What breaks it is played three times more with \
-     less beside it, and counts if all of these do; what is later, if the quickest runs of both are.",
+     time in a network of its own. It has reached the host when data of its own leaves the client on a connection to it; it is \
+     stopped 20 s after its start, or 2 s after that data. Every SYN to a host is counted where it leaves the client.",
+    "The law: a program that connects alone also connects under headstart, no later than alone by more than 50 ms or 10 %, \
+     whichever is more, even where it can only give up after trying every address; no second SYN within a second to an address \
+     that does not answer, if it sends fewer there alone; where nothing can be reached, at most its own SYNs and one an address; \
+     it ends well where it does alone. A violation is repeated three times with fewer other runs, and counts if all of these \
+     violate the law too; a delay counts if it remains between the fastest runs of both.",
 ];
 
 #[cfg(test)]
@@ -314,7 +315,7 @@ mod tests {
             outcome.notes
         );
         let row =
-            outcome.rows.iter().find(|r| r.arm == "auto" && r.metric == "client: until it says something").unwrap();
+            outcome.rows.iter().find(|r| r.arm == "auto" && r.metric == "client: until it sends something").unwrap();
         assert_eq!((row.ours, row.baseline), (90.0, Some(100.0)));
     }
 }

@@ -17,7 +17,7 @@ use measure::Size;
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "connect-model",
-    shows: "The closed forms of paper 1 predict what each of three ways to connect takes, and which is the quickest",
+    shows: "The closed forms of paper 1 predict how long each of three ways to connect takes, and which is fastest",
     claims: &[rows::CLAIM],
     conditions: &["paper1-lte", "healthy", "ipv6-slower", "ipv6-refused", "aaaa-slow"],
     speeds: Speeds::Both,
@@ -69,7 +69,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     for namespaces in speeds {
         for name in &wanted {
             if cx.progress.stop() {
-                outcome.invalidate("it was stopped before the end");
+                outcome.invalidate("it was stopped early");
                 return Ok(outcome);
             }
             let condition = find(name)?;
@@ -101,10 +101,10 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
 }
 
 const METHOD: [&str; 2] = [
-    "R_A, R_AAAA, t_v4 and t_v6 of a name are measured by a program without headstart that looks it up and connects over \
-     one family alone. Equations 1 to 6 make of them what each of three ways should take; rows compare that, name by \
-     name, with what the race of that way took over the same names of the same worlds (the arm `equations` is the \
-     prediction). Equations 7 and 8 are compared by the medians over the names. Nothing is cached.",
+    "R_A, R_AAAA, t_v4 and t_v6 of a name are measured by a program without headstart that looks it up and connects over a single \
+     family. From these, equations 1 to 6 predict the time of each of three ways; rows compare this, name by name, with the time \
+     of the race of that way over the same names of the same worlds (the arm `equations` is the prediction). Equations 7 and 8 \
+     are compared by the medians over the names. Nothing is cached.",
     "Virtual time has no other noise than the link's jitter, which is drawn anew for each packet. In namespaces the shipped \
      program runs over the kernel's TCP; an attempt that takes longer than 3 s is cut, for the parts and for the whole.",
 ];
@@ -113,10 +113,10 @@ const NOTES: [&str; 3] = [
     "Equation 2 has `simultaneous` wait for both answers before it connects; as the method is described (section III), each \
      family connects as soon as its own answer is there, and only the program waits. The measured race does the latter: \
      the arm `each-family-by-itself` is the closed form of that.",
-    "Equation 3 adds the resolution delay to every A answer, also where AAAA came first and RFC 8305 goes on at once. It is \
-     an upper bound of the standard as written; where A and AAAA are within 50 ms of each other it is what puts \
-     happy-eyeballs-v2 near or above sequential in the prediction, and not in what is measured (equation 9).",
-    "Equation 6 gives a refused IPv6 attempt the whole connection attempt delay; RFC 8305 goes on as soon as it has failed.",
+    "Equation 3 adds the resolution delay to every A answer, also where AAAA came first and RFC 8305 continues at once. It is an \
+     upper bound of the standard as written; if A and AAAA arrive within 50 ms of each other, it puts happy-eyeballs-v2 near or \
+     above sequential in the prediction, but not in the measurement (equation 9).",
+    "Equation 6 charges a refused IPv6 attempt the whole connection attempt delay; RFC 8305 continues as soon as it has failed.",
 ];
 
 #[cfg(test)]

@@ -28,10 +28,10 @@ pub const SPEED: Speed = Speed {
     wanted: Speeds::in_namespaces,
     size,
     measure,
-    about: "Namespaces: the shipped `headstart run` and its client (libc's getaddrinfo and connect) over kernel sockets, \
-            the lab's DNS and web servers, and the emulator in real time. An attempt to connect is cut after 20 s (3 s \
-            in paper1-lte), where the kernel alone would go on for 131 s. Prices are counted in virtual time, where \
-            every packet is seen.",
+    about: "Namespaces: the shipped `headstart run` and its client (libc's getaddrinfo and connect) over kernel sockets, the \
+            lab's DNS and web servers, and the emulator in real time. An attempt to connect is cut after 20 s (3 s in \
+            paper1-lte), where the kernel alone would continue for 131 s. Prices are counted in virtual time, where every packet \
+            is seen.",
 };
 
 /// Names visited; a name costs all arms together about half a second. Quick runs leave out what differs little.

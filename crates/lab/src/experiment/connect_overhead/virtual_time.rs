@@ -21,8 +21,8 @@ pub const SPEED: Speed = Speed {
     wanted: Speeds::in_virtual_time,
     size,
     measure,
-    about: "Virtual time: the connector that the supervisor runs, glibc's way of resolving and Linux's way of connecting, \
-            over the link models. What computers take to compute is not in it.",
+    about: "Virtual time: the supervisor's connector, glibc's way of resolving and Linux's way of connecting, over the link \
+            models. Computing takes no time.",
 };
 
 /// The paper's phones loaded 300 sites; 6000 page loads in all. Where all sites are alike, 24 to a world: with IPv6 in a

@@ -20,7 +20,7 @@ use std::process::Command;
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "connect-programs",
-    shows: "Unmodified programs fetch a page as soon as on a good network where IPv6 or its DNS records are broken",
+    shows: "Where IPv6 or its DNS records are broken, unmodified programs fetch a page as fast as on a healthy network",
     claims: &[],
     conditions: &[
         "healthy-client",
@@ -211,10 +211,10 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         compare(case, taken, &mut outcome)?;
     }
     outcome.method.push(format!(
-        "Each program runs {} times, from its start to its end, alone and under `headstart run`, taking turns; where \
-         it alone may need many seconds, {} times under `headstart run` and once alone, cut after {} s. The page is a few bytes, so connecting is nearly all \
-         there is, but for the start of the program itself (and of headstart). {AGAIN}: later visits, at least {} ms apart, by one \
-         supervisor. Link: lte (18 ms round trip).",
+        "Each program runs {} times, from its start to its end, alone and under `headstart run`, taking turns; if it alone may \
+         need many seconds, {} times under `headstart run` and once alone, cut after {} s. The page is a few bytes, so nearly all \
+         of the time is connecting, apart from the start of the program itself (and of headstart). {AGAIN}: later visits, at \
+         least {} ms apart, by one supervisor. Link: lte (18 ms round trip).",
         site.rounds(false),
         site.rounds(true),
         CUT.as_secs(),

@@ -18,7 +18,7 @@ use day::{CALL, DAY, PAUSE, PLACES, Place, TALK};
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "device-day",
-    shows: "A phone's pages, calls and messages come sooner all day, and what that costs in wake-ups and bytes",
+    shows: "Over a phone's day, pages load sooner and calls and messages arrive sooner; the cost in wake-ups and bytes",
     claims: &[],
     conditions: &["home", "walk", "office", "train"],
     speeds: Speeds::Virtual,
@@ -26,15 +26,15 @@ pub const ENTRY: Entry = Entry {
 };
 
 const METHOD: [&str; 4] = [
-    "A host lives through a day: home, walk, office, train, home. At each place it loads each of its pages (the generator's) and \
-     makes a call of 60 s and a talk of messages of 20 s, with six minutes between any two; the whole round twice at each place. Hosts and \
-     families are those of `paper1-lte`, at the same distances everywhere.",
+    "A host goes through a day: home, walk, office, train, home. At each place it loads each of its pages (the generator's) and \
+     makes a call of 60 s and exchanges messages for 20 s, with six minutes between any two activities; the whole round twice at \
+     each place. Hosts and families are those of `paper1-lte`, at the same distances everywhere.",
     "`bare` is a modern browser by itself and plain TCP; `all` has every column of experiment `together`, with two channels where \
-     there are two. The connector, servers' histories and habits go along from place to place; links do not.",
+     there are two. The connector, servers' histories and learned patterns move from place to place; links do not.",
     "A wake-up of the radio is a packet after 11 s without any (the inactivity timer of a commercial LTE network, Huang et al., \
      MobiSys 2012), probes of channels at rest included. Wake-ups of the connector are its own deadlines; calls of programs and \
      answers are none.",
-    "A place of a condition is played whatever conditions are asked for, since a day has all of them; only rows are left out.",
+    "All places are simulated whichever conditions are selected, because a day has all of them; only rows are left out.",
 ];
 
 /// What is measured, each a value a thing done.
@@ -81,7 +81,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         let pages = day::pages(seed, count);
         for lived in &mut lived {
             if cx.progress.stop() {
-                outcome.invalidate("it was stopped before the end");
+                outcome.invalidate("it was stopped early");
                 return Ok(outcome);
             }
             cx.progress.step(n, days, &format!("day {}, {}", n + 1, lived.arm.name));

@@ -44,7 +44,7 @@ pub fn run(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
         }
     }
     if cx.progress.stop() {
-        outcome.invalidate("it was stopped before the end");
+        outcome.invalidate("it was stopped early");
     }
     Ok(())
 }
@@ -89,7 +89,10 @@ fn replay(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
     let file = Scratch(std::env::temp_dir().join(format!("headstart-replay-{}.jsonl", std::process::id())));
     let settings = Settings { events: Some(file.0.clone()), ..Settings::default() };
     let played = real_time::play_with(&scenario, &settings)?;
-    anyhow::ensure!(played.certificate.unrecorded == 0, "the records of the emulator are not whole: is the disk full?");
+    anyhow::ensure!(
+        played.certificate.unrecorded == 0,
+        "the records of the emulator are incomplete: is the disk full?"
+    );
     let lines = read(&file.0)?;
     anyhow::ensure!(!lines.is_empty(), "the emulator recorded nothing");
     let seed = *scenario.seeds().first().context("a scenario with a link has a seed for it")?;
@@ -123,8 +126,8 @@ fn replay(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
     judge(outcome, &played.certificate, REPLAY);
     if wrong > 0 {
         outcome.invalidate(format!(
-            "{REPLAY}: {wrong} of {} packets met another fate than the models say, or left at another time: this is a \
-             fault of the emulator, whatever the machine does; report it with the seed",
+            "{REPLAY}: {wrong} of {} packets were lost or released differently from the models: a bug in the emulator, however \
+             busy the machine; report it with the seed",
             lines.len()
         ));
     }

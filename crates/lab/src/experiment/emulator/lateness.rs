@@ -48,7 +48,7 @@ pub fn run(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
         for (arm, real_time) in ARMS {
             cx.progress.step(0, 1, &format!("datagrams beside {beside}, {arm}"));
             if cx.progress.stop() {
-                outcome.invalidate("it was stopped before the end");
+                outcome.invalidate("it was stopped early");
                 return Ok(());
             }
             let world = World { seed: cx.seed, ..default_world(LINK) };
@@ -112,7 +112,9 @@ fn report(
 ) -> anyhow::Result<()> {
     let certificate = network.certificate();
     if real_time && !certificate.real_time_priority {
-        outcome.notes.push(format!("{condition}: no right to real-time priority here, so that arm is like the other."));
+        outcome
+            .notes
+            .push(format!("{condition}: real-time priority is not permitted here, so that arm equals the other."));
     }
     let lateness = certificate.lateness;
     for (metric, value) in [

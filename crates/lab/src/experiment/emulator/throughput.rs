@@ -73,7 +73,7 @@ pub fn run(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
     for flow in flows.iter().filter(|flow| cx.wants(flow.condition)) {
         cx.progress.step(0, 1, &format!("one flow over {}, {}", flow.link, flow.kind));
         if cx.progress.stop() {
-            outcome.invalidate("it was stopped before the end");
+            outcome.invalidate("it was stopped early");
             return Ok(());
         }
         carry(cx, flow, time, outcome)?;
@@ -129,8 +129,7 @@ fn carry(cx: &Context, flow: &Flow<'_>, time: Duration, outcome: &mut Outcome) -
         } else if flow.timed {
             " Not valid."
         } else {
-            " Not certified: the flow takes what the machine has, so times over this link are not to be believed, and none \
-             is reported."
+            " Not certified: the flow uses the whole machine, so times over this link are not reliable and none is reported."
         }
     ));
     if flow.timed {

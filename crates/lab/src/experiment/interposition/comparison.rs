@@ -73,12 +73,19 @@ impl Scene<'_> {
                 return Ok(Err(format!("{} alone, {described}: {fault}", program.entry.name)));
             }
             if program.entry.prints_page && bare.out != self.suite.expected(program.entry, content)? {
-                return Ok(Err(format!("{} alone, {described}: it is not what the server has", program.entry.name)));
+                return Ok(Err(format!(
+                    "{} alone, {described}: its content differs from the server's",
+                    program.entry.name
+                )));
             }
             visits.push(Visit { content, host, bare: bare.out });
         }
         if visits.is_empty() {
-            return Ok(Err(self.suite.without_ssh().unwrap_or("it speaks nothing that the servers speak").to_owned()));
+            return Ok(Err(self
+                .suite
+                .without_ssh()
+                .unwrap_or("it has no protocol in common with the servers")
+                .to_owned()));
         }
         let under = |front_end: &&'static str| Ok((*front_end, self.under(program, front_end, &visits)?));
         front_ends.iter().map(under).collect::<anyhow::Result<_>>().map(Ok)

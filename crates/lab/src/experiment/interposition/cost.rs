@@ -59,9 +59,9 @@ pub(super) fn measure(cx: &Context, network: &Network, headstart: &Path, outcome
     }
     outcome.samples.extend(all);
     outcome.method.push(format!(
-        "{CONDITION}: clients that call libc's functions, one bare and one under each front end, take turns: {turns} turns \
-         each of {CALLS} blocking connects to a listener on loopback, an address from no lookup, timed inside the client. A \
-         value is the median of a turn."
+        "{CONDITION}: clients that call libc's functions, one bare and one under each front end, take turns: {turns} turns each \
+         of {CALLS} blocking connects to a listener on loopback, an address that headstart did not look up, timed inside the \
+         client. A value is the median of a turn."
     ));
     Ok(())
 }

@@ -20,7 +20,7 @@ use anyhow::Context as _;
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "interposition",
-    shows: "Unmodified programs of every kind are covered by at least one front end and fetch the same bytes under each",
+    shows: "Every kind of unmodified program is covered by at least one front end and fetches the same bytes under each",
     claims: &[],
     conditions: &[
         "curl",
@@ -79,7 +79,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     for (n, name) in names.iter().enumerate() {
         cx.progress.step(n as u64, names.len() as u64, name);
         if cx.progress.stop() {
-            outcome.invalidate("it was stopped before the end");
+            outcome.invalidate("it was stopped early");
             break;
         }
         let entry = program::find_entry(name)?;
@@ -90,7 +90,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
                 continue;
             }
             Err(e) => {
-                outcome.notes.push(format!("{name} is left out, for it cannot be made ready: {e:#}"));
+                outcome.notes.push(format!("{name} is left out: preparing it failed: {e:#}"));
                 continue;
             }
         };
@@ -108,10 +108,10 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         cost::measure(cx, &network, &headstart, &mut outcome)?;
     }
     outcome.method.push(
-        "Each program fetches a small page from a dual-stack name, 3 MiB from a name with IPv4 only, and sends 3 MiB to a \
-         name with IPv6 only and gets them back (programs that send nothing fetch the small page there): over HTTPS, git \
-         also over SSH; bare, then under each front end. Covered: in each of these, headstart answered a lookup or handed a \
-         connection over. Byte-identical: everything printed is what the bare program printed, which is what the server has."
+        "Each program fetches a small page from a dual-stack name, 3 MiB from a name with IPv4 only, and sends 3 MiB to a name \
+         with IPv6 only and gets them back (programs that send nothing fetch the small page there): over HTTPS, git also over \
+         SSH; bare, then under each front end. Covered: in each of these, headstart answered a lookup or handed over a \
+         connection. Byte-identical: the output equals that of the bare program and the server's content."
             .into(),
     );
     Ok(outcome)

@@ -21,7 +21,7 @@ use std::time::SystemTime;
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "measure-device",
-    shows: "A device that saves measures another network than one that does not, and its state tells",
+    shows: "Power saving changes what a device measures; the recorded device state shows it",
     claims: &["P3.7"],
     conditions: &["recorded", "processors", "processors-ours", "processors-ebpf", "radio", "radio-ours", "radio-ebpf"],
     speeds: Speeds::Namespaces,
@@ -111,7 +111,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     if cx.wants("recorded") {
         outcome.conditions.push(Condition {
             name: "recorded".into(),
-            about: "Recorded folders of devices: how many reasons to doubt a measurement their state gives.".into(),
+            about: "Recorded folders of devices: the number of reasons to doubt a measurement in their state.".into(),
         });
         for recorded in &RECORDED {
             let doubts = doubts(recorded)?;
@@ -128,7 +128,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         let group = match Group::create(SHARE, 0) {
             Ok(group) => group,
             Err(e) => {
-                outcome.notes.push(format!("{condition} is left out: no control group can be made here: {e}"));
+                outcome.notes.push(format!("{condition} is left out: cannot create a control group: {e}"));
                 continue;
             }
         };
@@ -162,8 +162,9 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         }
     }
     outcome.method.push(
-        "The two states of the device take turns. In each turn a program connects and asks as in `measure-latency`, then sends and takes \
-         as much as goes as in `measure-throughput`, over one connection. Ratios are of medians over all turns."
+        "The two states of the device take turns. In each turn a program connects and sends requests as in `measure-latency`, \
+         then sends and receives at full rate as in `measure-throughput`, over one connection. Ratios are of medians over all \
+         turns."
             .into(),
     );
     Ok(outcome)
@@ -220,7 +221,7 @@ fn one(
         for (n, stage) in stages.into_iter().enumerate() {
             cx.progress.step((2 * turn + n) as u64, 2 * turns as u64, &format!("{condition}, {}", [AWAKE, SAVING][n]));
             if cx.progress.stop() {
-                outcome.invalidate("it was stopped before the end");
+                outcome.invalidate("it was stopped early");
                 return Ok(());
             }
             let [asked, moved] = ends[n].map(|end| end.to_string());

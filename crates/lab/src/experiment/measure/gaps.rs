@@ -22,7 +22,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "measure-gaps",
-    shows: "Packets go and come as regularly through our forwarder as without one; the flaws of the paper's tools show",
+    shows: "Packets arrive as regularly through headstart's forwarder as without one; reproduces the flaws of the paper's tools",
     claims: &["P3.4", "P3.5", "P3.6"],
     conditions: &["call-out", "nodelay-out", "nagle-out", "in"],
     speeds: Speeds::Namespaces,
@@ -140,7 +140,7 @@ fn one(cx: &Context, outcome: &mut Outcome, name: &str, stage: &Stage<'_>) -> an
         for (n, arm) in arms.iter().enumerate() {
             cx.progress.step((turn * arms.len() + n) as u64, (turns * arms.len()) as u64, &format!("{name}, {arm}"));
             if cx.progress.stop() {
-                outcome.invalidate("it was stopped before the end");
+                outcome.invalidate("it was stopped early");
                 return Ok(());
             }
             let (gaps, mss) = trial(stage, name, arm, count)?;

@@ -17,7 +17,8 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "measure-latency",
-    shows: "Connecting and asking take as long through our forwarder as without one; the flaws of the paper's tools show",
+    shows: "Connecting and requesting take as long through headstart's forwarder as without one; reproduces the flaws of the \
+            paper's tools",
     claims: &["P3.1", "P3.2"],
     conditions: &["speedtest", "speedcheck", WIRE],
     speeds: Speeds::Namespaces,
@@ -87,10 +88,10 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         (
             "speedtest",
             Some("rate=50mbit,delay=8500us"),
-            "17 ms there and back: the paper's baseline for requests over a connection.",
+            "17 ms round trip: the paper's baseline for requests over a connection.",
         ),
-        ("speedcheck", Some("rate=50mbit,delay=22500us"), "45 ms there and back: the paper's baseline for connect()."),
-        (WIRE, None, "Two namespaces and a pair of veth: what a forwarder itself takes."),
+        ("speedcheck", Some("rate=50mbit,delay=22500us"), "45 ms round trip: the paper's baseline for connect()."),
+        (WIRE, None, "Two namespaces and a veth pair: the time of the forwarder itself."),
     ] {
         if !cx.wants(name) {
             continue;
@@ -112,9 +113,9 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         }
     }
     outcome.method.push(
-        "Arms take turns. In each turn a program connects, closes, and connects again, then sends 64 bytes with TCP_NODELAY \
-         and waits for as many, over one connection; the same number of times each. Ratios are of medians over all turns. On \
-         the wire the arm `least` reads a SYN, connects and answers, reads data and passes it on, and does nothing else."
+        "Arms take turns. In each turn a program connects, closes, and connects again, then sends 64 bytes with TCP_NODELAY and \
+         waits for as many, over one connection; the same number of times each. Ratios are of medians over all turns. On the wire \
+         the arm `least` only reads a SYN, connects and answers, reads data and passes it on."
             .into(),
     );
     Ok(outcome)
@@ -134,7 +135,7 @@ fn one(cx: &Context, outcome: &mut Outcome, name: &str, stage: Stage<'_>, peer: 
         for (n, arm) in arms.iter().enumerate() {
             cx.progress.step((turn * arms.len() + n) as u64, (turns * arms.len()) as u64, &format!("{name}, {arm}"));
             if cx.progress.stop() {
-                outcome.invalidate("it was stopped before the end");
+                outcome.invalidate("it was stopped early");
                 return Ok(());
             }
             let said = stage.say(arm, &[WORKLOAD.into(), to.to_string(), times.to_string()])?;

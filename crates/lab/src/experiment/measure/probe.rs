@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// No such workload, or its words are off.
-    #[error("no workload of the lab is called by {0:?}")]
+    #[error("unknown workload {0:?}")]
     Unknown(Vec<String>),
     /// It could not be done.
     #[error("the workload {workload}: {source}")]

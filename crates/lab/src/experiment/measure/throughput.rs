@@ -14,7 +14,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "measure-throughput",
-    shows: "Throughput through our forwarder is that of the path; the flaws of the paper's tools show",
+    shows: "Throughput through headstart's forwarder equals that of the path; reproduces the flaws of the paper's tools",
     claims: &["P3.3"],
     conditions: &["one-flow-up", "one-flow-down", "eight-flows-up", "eight-flows-down", "link-up", "link-down"],
     speeds: Speeds::Namespaces,
@@ -94,7 +94,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let wire = Wire::lay()?;
     let network = Network::build(&world(LINK, PEER, cx.seed))?;
     for (name, flows, up, on_wire, about) in [
-        ("one-flow-up", 1, true, true, "One connection of the program's data, over a pair of veth."),
+        ("one-flow-up", 1, true, true, "One connection of the program's data, over a veth pair."),
         ("one-flow-down", 1, false, true, "One connection of the peer's data, likewise."),
         ("eight-flows-up", 8, true, true, "Eight connections, likewise."),
         ("eight-flows-down", 8, false, true, "Eight connections, likewise."),
@@ -114,10 +114,9 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         one(cx, &mut outcome, (name, flows, up), &stage, &peer)?;
     }
     outcome.method.push(
-        "Arms take turns, without a TUN at the start of each. A program writes, or reads, for a set time; what it wrote counts \
-         from the first byte until the peer has said that it has the last one. Ratios are of medians over the turns. Over the \
-         pair of veth the arm `least` passes on what the program writes and acknowledges it, sixteen packets at a time, and \
-         does nothing else."
+        "Arms take turns, without a TUN at the start of each. A program writes, or reads, for a set time; the time of its data \
+         runs from the first byte until the peer has confirmed the last one. Ratios are of medians over the turns. Over the veth \
+         pair the arm `least` only passes on and acknowledges what the program writes, sixteen packets at a time."
             .into(),
     );
     Ok(outcome)
@@ -143,7 +142,7 @@ fn one(
         for (n, arm) in arms.iter().enumerate() {
             cx.progress.step((turn * arms.len() + n) as u64, (turns * arms.len()) as u64, &format!("{name}, {arm}"));
             if cx.progress.stop() {
-                outcome.invalidate("it was stopped before the end");
+                outcome.invalidate("it was stopped early");
                 return Ok(());
             }
             let direction = if up { "up" } else { "down" };

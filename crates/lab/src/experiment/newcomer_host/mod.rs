@@ -15,7 +15,7 @@ use crate::stats::{Pairing, Statistic};
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "newcomer-host",
-    shows: "What a fleet's experience gains a host that has just joined, and costs where it is wrong: first visits and the first 1 MB",
+    shows: "What imported history gains a new host on first visits and on the first 1 MB, and what it costs where it is wrong",
     claims: &[],
     conditions: NAMES,
     speeds: Speeds::Virtual,
@@ -56,7 +56,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let wanted: Vec<&str> = NAMES.iter().copied().filter(|name| cx.wants(name)).collect();
     for (done, name) in wanted.iter().enumerate() {
         if cx.progress.stop() {
-            outcome.invalidate("it was stopped before the end");
+            outcome.invalidate("it was stopped early");
             return Ok(outcome);
         }
         cx.progress.step(done as u64, wanted.len() as u64, name);
@@ -101,19 +101,20 @@ fn tell(outcome: &mut Outcome, condition: &str, measured: &Measured) -> anyhow::
 }
 
 const METHOD: [&str; 3] = [
-    "Visits: a veteran visits each site twice by `adaptive`; a newcomer takes in what it exports a minute later, and visits each \
-     site once. Another newcomer visits them with nothing (`alone`). Links are `lte`; the jitter is drawn anew for each host. Nothing is cached.",
-    "Transfers: a veteran server sends 1 MB four times to a client by `careful-resume`; a newcomer server takes in what it exports \
-     and sends its first 1 MB to the same client. Each trial has a path of its own, 20 to 200 Mbit/s and 20 to 120 ms, a queue of \
-     one bandwidth-delay product, nothing lost at random. `own-history`: as if the veteran's records were the newcomer's own.",
-    "Wrong: the newcomer meets another world than the veteran. What it loses by believing the veteran is the harm; the target is \
-     at most a tenth of the mean time.",
+    "Visits: a veteran visits each site twice by `adaptive`; a minute later a newcomer imports its history and visits each site \
+     once. Another newcomer visits them without history (`alone`). Links are `lte`; the jitter is drawn anew for each host. \
+     Nothing is cached.",
+    "Transfers: a veteran server sends 1 MB four times to a client by `careful-resume`; a newcomer server imports its history and \
+     sends its first 1 MB to the same client. Each trial has a path of its own, 20 to 200 Mbit/s and 20 to 120 ms, a queue of one \
+     bandwidth-delay product, nothing lost at random. `own-history`: the veteran's records as if they were the newcomer's own.",
+    "Wrong: the newcomer's world differs from the veteran's. The harm is what it loses by trusting the veteran; the target is at \
+     most a tenth of the mean time.",
 ];
 
 const NOTES: [&str; 2] = [
-    "A prior fills gaps alone: the first own experience with an address, a family or a path replaces it, and a window counts half \
-     (docs/decisions/0100).",
-    "Hosts hand on paths and no networks: `history import` changes first transfers, not first visits.",
+    "Imported history only fills gaps: the first own experience with an address, a family or a path replaces it, and a window \
+     counts half (docs/decisions/0100).",
+    "Hosts export paths, not networks: `history import` changes first transfers, not first visits.",
 ];
 
 #[cfg(test)]

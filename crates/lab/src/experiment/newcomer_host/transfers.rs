@@ -31,7 +31,7 @@ pub struct Case {
 }
 
 const ALL: [Case; 4] = [
-    Case { name: "transfer", what: "the path is what it was", then: |path| path },
+    Case { name: "transfer", what: "the path has not changed", then: |path| path },
     Case {
         name: "wrong-slower-5",
         what: "the path has become slower: a fifth of its rate",
@@ -44,7 +44,7 @@ const ALL: [Case; 4] = [
     },
     Case {
         name: "wrong-rtt",
-        what: "the path has become another: a third of its round trip",
+        what: "the path has changed: a third of its round trip",
         then: |path| Path { rtt: path.rtt / 3, ..path },
     },
 ];

@@ -100,7 +100,7 @@ fn set(
     for (n, put) in puts.iter().enumerate() {
         let page = &put.page;
         if cx.progress.stop() {
-            outcome.invalidate("it was stopped before the end");
+            outcome.invalidate("it was stopped early");
             return Ok(false);
         }
         cx.progress.step(n as u64, puts.len() as u64, &format!("{condition}, {}", page.name));

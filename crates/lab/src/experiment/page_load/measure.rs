@@ -36,7 +36,7 @@ impl Visit {
 
     pub fn about(self) -> &'static str {
         match self {
-            Self::First => "by a host that has never been there",
+            Self::First => "by a host on its first visit",
             Self::Later => "half an hour after the first visit",
             Self::Launched => "by a program that has been launched on this page three times before, half an hour apart",
         }

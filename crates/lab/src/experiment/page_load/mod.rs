@@ -19,7 +19,7 @@ use measure::Block;
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "page-load",
-    shows: "Pages load sooner, on a first visit and more so on a later one; and which load later, if any",
+    shows: "Pages load sooner on a first visit, and more so on later ones; lists pages that load later",
     claims: &[rows::CLAIM],
     conditions: &["lte", "3g", "wlan", "dual-stack"],
     speeds: Speeds::Both,
@@ -88,7 +88,7 @@ fn in_virtual_time(cx: &Context, claims: &Claims, outcome: &mut Outcome) -> anyh
         let mut block = Block::new(place, source.suffix, reading);
         for page in &source.pages {
             if cx.progress.stop() {
-                outcome.invalidate("it was stopped before the end");
+                outcome.invalidate("it was stopped early");
                 return Ok(());
             }
             cx.progress.step(done, total, &format!("{}, {}", block.name, page.name));
@@ -117,36 +117,36 @@ fn in_virtual_time(cx: &Context, claims: &Claims, outcome: &mut Outcome) -> anyh
 
 const METHOD: [&str; 6] = [
     "A browser in virtual time begins its first request 250 ms after its launch (Chromium needs longer; docs/decisions/0025), \
-     from which its page load time counts. It asks for each object when what it waits for is there, over six connections an origin in \
-     HTTP/1.1 and one in HTTP/2 and HTTP/3 (which only the arms `-h3` speak, from the first request on; to all others such \
-     hosts speak HTTP/2), TLS 1.3 on each, CUBIC from ten segments, responses by urgency. Everything shares the access link. The page load time is that of the load event: scripts' own \
-     requests and media do not hold it up.",
-    "`bare` is a modern browser by itself: both records asked for at once and both awaited, IPv6 first, IPv4 beside it after \
-     300 ms. `sequential` is the Android of paper 1. `simultaneous` is the paper's method with its cache of an hour. The other \
-     races stand alone, with the lifetimes that records have, and are loaded twice. `headstart` is `adaptive` with answers kept \
-     for an hour, names looked up and connections opened ahead. `ready` is out of reach for any host: every name known, every connection open to the \
-     nearest address, whenever it is asked for. What is between it and `bare` is all that there is to gain below a browser; \
-     what each page waits for on the path to its load event is told as a share.",
-    "A later visit is half an hour after the first, with an empty cache of objects, no open connection and no memory of the \
-     browser's: what helps is what is kept below it. `launched` is the fourth visit, each half an hour after the one before: by \
-     then headstart has learned what the page asks for, and has it ready when the browser begins.",
+     from which its page load time counts. It requests each object when its dependencies have loaded, over six connections an \
+     origin in HTTP/1.1 and one in HTTP/2 and HTTP/3 (which only the arms `-h3` speak, from the first request on; to all others \
+     such hosts speak HTTP/2), TLS 1.3 on each, CUBIC from ten segments, responses by urgency. Everything shares the access link. \
+     The page load time is that of the load event: scripts' own requests and media do not hold it up.",
+    "`bare` is a modern browser without headstart: both records queried at once and both awaited, IPv6 first, IPv4 beside it \
+     after 300 ms. `sequential` is the Android of paper 1. `simultaneous` is the paper's method with its cache of an hour. The \
+     other races stand alone, with the TTLs of the records, and are loaded twice. `headstart` is `adaptive` with answers kept for \
+     an hour, names looked up and connections opened ahead. `ready` is out of reach for any host: every name is known and every \
+     connection open to the nearest address whenever it is needed. The difference from `bare` is all that can be gained below a \
+     browser; what each page waits for on the path to its load event is reported as a share.",
+    "A later visit is half an hour after the first, with an empty cache of objects, no open connection and no state in the \
+     browser: only state below it helps. `launched` is the fourth visit, each half an hour after the one before: by then \
+     headstart has learned what the page requests, and has it ready when the browser starts.",
     "A value is the mean of a page over its worlds. Rows of pages of 1.5 to 3 s are of those that take so long under \
      `sequential` on a first visit.",
-    "The same page meets the same world under each arm: who is how far over which family, how long each record takes, who \
-     refuses. Only the jitter of links, and what neighbours do on the WLAN, differs for an arm that sends different packets; a page \
-     that loses by that in one world gains by it in the next. `bare-again` is `bare` in the same worlds with other numbers drawn \
-     by the links: as many of its pages are slower, and by as much, as by luck alone.",
-    "In namespaces Chromium loads recorded pages if `--pages` has some, else pages of the generator with contents made up for them, from a server for each host; bare and \
-     under `headstart run`, in turns, each load in a fresh context. `loader` is the browser of virtual time over the same pages, \
-     `loader-sockets` the same model of a page over real sockets, the kernel's TCP and real TLS: what is between these two is the \
-     network's, what is between the latter and Chromium is the browser's. `near` is a bare Chromium with every host next door (1 Gbit/s, 0.1 ms): \
-     its own work and the replay's. `loader-and-near` adds the two, as if neither went on beside the other.",
+    "The same page meets the same world under each arm: the distance of each host over each family, the time of each record, and \
+     the hosts that refuse. Only the jitter of links, and what neighbours do on the WLAN, differs for an arm that sends different \
+     packets; a page that loses by this in one world gains by it in another. `bare-again` is `bare` in the same worlds with other \
+     numbers drawn by the links: it shows how many of its pages are slower, and by how much, by chance alone.",
+    "In namespaces Chromium loads recorded pages if `--pages` has some, else pages of the generator with contents made up for \
+     them, from a server for each host; bare and under `headstart run`, in turns, each load in a fresh context. `loader` is the \
+     browser of virtual time over the same pages, `loader-sockets` the same model of a page over real sockets, the kernel's TCP \
+     and real TLS: the difference between these two is due to the network, that between the latter and Chromium to the browser. \
+     `near` is a bare Chromium with every host nearby (1 Gbit/s, 0.1 ms): the work of the browser and of the replay. \
+     `loader-and-near` adds both times, as if they did not overlap.",
 ];
 
 const NOTES: [&str; 2] = [
-    "How far a host is over IPv4 is the page's; over IPv6 it is drawn, as in `paper1-lte`: page data have no IPv6.",
-    "Where pages come from specs, what an object waits for is inferred. Both readings are run; a gain is one only if it is \
-     in both.",
+    "A host's distance over IPv4 is that of the page; over IPv6 it is random, as in `paper1-lte`, because page data has no IPv6.",
+    "For pages from specs, the dependencies of objects are inferred. Both readings are run; a gain counts only if it is in both.",
 ];
 
 #[cfg(test)]

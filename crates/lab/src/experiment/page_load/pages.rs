@@ -77,8 +77,8 @@ pub fn recordings(folder: &Path, outcome: &mut Outcome) -> anyhow::Result<Vec<Re
     let file = folder.join(MANIFEST);
     let text = fs::read(&file).with_context(|| format!("reading {}", file.display()))?;
     let manifest: serde_json::Value =
-        serde_json::from_slice(&text).with_context(|| format!("{} is no JSON", file.display()))?;
-    let sites = manifest.as_object().with_context(|| format!("{} is no object of JSON", file.display()))?;
+        serde_json::from_slice(&text).with_context(|| format!("{} is not JSON", file.display()))?;
+    let sites = manifest.as_object().with_context(|| format!("{} is not a JSON object", file.display()))?;
     let mut recordings = Vec::new();
     for (name, about) in sites {
         let place: PathBuf = folder.join(name);
@@ -99,7 +99,7 @@ fn recorded(folder: &Path, seed: u64, most: usize, outcome: &mut Outcome) -> any
     let mut pages = Vec::new();
     for (n, Recording { name, root, exchanges }) in recordings(folder, outcome)?.into_iter().enumerate().take(most) {
         let Some(mut page) = recording::page(&name, &exchanges, &root, Protocol::Http1) else {
-            outcome.notes.push(format!("left out: nothing was recorded of {root}, where {name} begins"));
+            outcome.notes.push(format!("left out: nothing was recorded of {root}, the first page of {name}"));
             continue;
         };
         far(&mut page, seed.wrapping_add(n as u64));

@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "pool-safety",
-    shows: "No connection that was opened ahead is reset or refused after it was handed over",
+    shows: "Prefetched connections are never reset or refused after they are handed over",
     claims: &[],
     conditions: &["idle-close", "restarts", "network-changes"],
     speeds: Speeds::Namespaces,
@@ -76,7 +76,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     });
     worked.into_iter().collect::<anyhow::Result<Vec<()>>>()?;
     if cx.progress.stop() {
-        outcome.invalidate("it was stopped before the end");
+        outcome.invalidate("it was stopped early");
     }
     let mut all = Launched::default();
     for (disturbance, sum) in conditions.iter().zip(lock(&sums).iter()) {
@@ -174,12 +174,12 @@ fn add(outcome: &mut Outcome, condition: &str, sum: &Launched) {
 
 const METHOD: [&str; 2] = [
     "Each launch is a `headstart run` of headstart's own client under a supervisor that knows the launches before it. The client \
-     waits, looks twelve names up and connects to them at once, says a line on each connection and waits for the answer. How \
-     many of its connections had been opened ahead is what the supervisor counted; how long each had been silent before the \
-     first word is what the servers saw. To a server that closes after 1 s nothing is handed over that has been waiting.",
+     waits, looks up twelve names and connects to all at once, sends a line on each connection and waits for the answer. The \
+     supervisor counted how many of its connections had been opened ahead of time; the servers saw how long each was idle before \
+     its first data. No idle connection to a server that closes after 1 s is handed over.",
     "Every connection of a launch counts as failed that was refused, reset, or closed before the answer, whether it was opened \
-     ahead or not. Supervisors are replaced after 60 launches, so that what each learns of its servers it learns again; several \
-     networks, each with its own supervisor and servers, are played at once.",
+     ahead or not. Supervisors are replaced after 60 launches, so each learns its servers again; several networks, each with its \
+     own supervisor and servers, run at once.",
 ];
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ impl Disturbance {
     pub fn about(self) -> &'static str {
         match self {
             Self::None => {
-                "Twelve hosts on a link of 2 ms each way; servers close what is silent for 1, 5 or 15 s, or never."
+                "Twelve hosts on a link of 2 ms each way; servers close connections that are idle for 1, 5 or 15 s, or never."
             }
             Self::Restarts => {
                 "The same; in one of twenty launches all servers end all connections while the client waits, half of \
@@ -221,11 +221,11 @@ fn launch(
         None => pause(waits),
     }
     for name in names {
-        writeln!(requests, "ask {name} {PORT}").context("telling the client")?;
+        writeln!(requests, "ask {name} {PORT}").context("writing to the client")?;
     }
     let mut said = Launched { launches: 1, ..Launched::default() };
     for line in BufReader::new(answers).lines().take(names.len()) {
-        let line = line.context("hearing the client")?;
+        let line = line.context("reading from the client")?;
         let answer: serde_json::Value =
             serde_json::from_str(&line).with_context(|| format!("the client says {line:?}"))?;
         said.connections += 1;

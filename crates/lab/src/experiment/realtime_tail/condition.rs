@@ -112,18 +112,18 @@ pub const ALL: &[Condition] = &[
     message("gilbert-r100", GILBERT, &[leg("delay=50ms,loss=gilbert-elliott:1.5%:50%", 100)]),
     message(
         "burst",
-        "Spells of 60 ms, every 2 s on average, take 90 % of all packets; 20 ms.",
+        "Bursts of 60 ms, every 2 s on average, lose 90 % of all packets; 20 ms.",
         &[faded(60, "delay=10ms", 20)],
     ),
-    message("burst-r60", "The same spells with round trips of 60 ms.", &[faded(60, "delay=30ms", 60)]),
-    message("burst-r100", "The same spells with round trips of 100 ms.", &[faded(60, "delay=50ms", 100)]),
+    message("burst-r60", "The same bursts with round trips of 60 ms.", &[faded(60, "delay=30ms", 60)]),
+    message("burst-r100", "The same bursts with round trips of 100 ms.", &[faded(60, "delay=50ms", 100)]),
     message(
         "outage",
-        "Spells of 150 ms, every 2 s on average, take 90 % of all packets; 20 ms.",
+        "Bursts of 150 ms, every 2 s on average, lose 90 % of all packets; 20 ms.",
         &[faded(150, "delay=10ms", 20)],
     ),
-    message("outage-r60", "The same spells with round trips of 60 ms.", &[faded(150, "delay=30ms", 60)]),
-    message("outage-r100", "The same spells with round trips of 100 ms.", &[faded(150, "delay=50ms", 100)]),
+    message("outage-r60", "The same bursts with round trips of 60 ms.", &[faded(150, "delay=30ms", 60)]),
+    message("outage-r100", "The same bursts with round trips of 100 ms.", &[faded(150, "delay=50ms", 100)]),
     message("clean", "Nothing is lost, round trips of 20 ms.", &[leg("delay=10ms", 20)]),
     message(
         "clean-r60",
@@ -132,11 +132,7 @@ pub const ALL: &[Condition] = &[
     ),
     Condition {
         busy: true,
-        ..message(
-            "busy",
-            "As clean, while a thread a processor has nothing to do but to compute.",
-            &[leg("delay=10ms", 20)],
-        )
+        ..message("busy", "As clean, while one thread per processor computes all the time.", &[leg("delay=10ms", 20)])
     },
     Condition {
         busy: true,

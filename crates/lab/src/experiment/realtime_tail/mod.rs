@@ -17,7 +17,7 @@ use condition::{Condition, Part};
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "realtime-tail",
-    shows: "Small messages over TCP need not wait behind a lost segment, and which techniques help on which age of TCP",
+    shows: "Which techniques keep small messages from waiting behind a lost segment, on old and new TCP",
     claims: &["P4.1", "P4.2", "P4.3", "P4.4", "P4.5", "P4.6"],
     conditions: condition::NAMES,
     speeds: Speeds::Both,
@@ -107,7 +107,7 @@ fn in_virtual_time(cx: &Context, wanted: &[&Condition], outcome: &mut Outcome) -
     for condition in wanted {
         for stack in tcp::ALL {
             if cx.progress.stop() {
-                outcome.invalidate("it was stopped before the end");
+                outcome.invalidate("it was stopped early");
                 return Ok(());
             }
             let name = format!("{}-{}", condition.name, stack.name);
@@ -141,7 +141,7 @@ fn over_the_kernel(cx: &Context, wanted: &[&Condition], outcome: &mut Outcome) -
         let name = format!("{}-{}-netns", condition.name, stack.name);
         cx.progress.step(done as u64, plan.len() as u64, &name);
         if cx.progress.stop() {
-            outcome.invalidate("it was stopped before the end");
+            outcome.invalidate("it was stopped early");
             return Ok(());
         }
         let played = kernel::play(condition, *stack, kernel::size(condition, cx.quick), cx.seed)?;
@@ -186,45 +186,46 @@ fn one(condition: &Condition, stack: Stack, arm: &'static str, streams: u64, see
 }
 
 const METHOD: [&str; 3] = [
-    "A stream is 60 messages of 50 bytes, one each 30 ms, after 19 that do not count. Every way of sending meets the same \
-     network (the same fades at the same moments) and has a copy of it to itself, so that none is in another's way; losses of \
-     single packets are drawn for each. `plain-again` is plain with other draws: what it differs by is noise.",
-    "The delay of a message is from when it was made to when the receiving program has it; one that has not come after 5 s \
-     counts as 5 s. Techniques that leave values out (reduction) are judged by those that they send, so the age of the \
-     newest value that the receiver has, looked at each 5 ms, stands beside it. Intervals resample whole streams. Held up is a \
-     message that took more than 2 ms longer than the fastest of its condition, and hit a stream with such a message.",
+    "A stream is 60 messages of 50 bytes, one each 30 ms, after 19 that do not count. Every way of sending meets the same network \
+     (the same fades at the same moments) in a copy of its own, so they do not interfere; losses of single packets are drawn for \
+     each. `plain-again` is plain with other random numbers: its difference is noise.",
+    "The delay of a message is from its creation until the receiving program has it; one that has not arrived after 5 s counts as \
+     5 s. Techniques that leave values out (reduction) are judged by those that they send, so the age of the receiver's newest \
+     value, sampled every 5 ms, is shown too. Intervals resample whole streams. A message is *held up* if it took more than 2 ms \
+     longer than the fastest of its condition; a stream with such a message is *hit*.",
     "TCP is the model of `sim::tcp` in three ages: `modern` (RACK-TLP, SACK, acknowledgements at once), `delayed-ack` (the \
      same, the receiver delays them by 40 ms) and `legacy` (NewReno, three duplicates, no probes, delayed acknowledgements, a \
      first window of three segments).",
 ];
 
 const KERNEL_METHOD: [&str; 3] = [
-    "In namespaces the sessions of `headstart_realtime` and ordinary sockets run over the kernel's TCP, all ways of sending \
-     at the same time on the same emulated link (an overloaded link is overloaded by all of them together), on eight links \
-     side by side; a session is used for eight streams (five of the paper's). Packets and bytes are what the kernel counts \
-     for the sender's sockets. For `bundle` the rule of `headstart up --bundle` hands small segments of all ways of sending to \
-     the experiment, which bundles those of one: that trip is part of every delay, and what is bundled is in no count of bytes.",
+    "In namespaces the sessions of `headstart_realtime` and ordinary sockets run over the kernel's TCP, all ways of sending at \
+     the same time on the same emulated link (an overloaded link is overloaded by all of them together), on eight links side by \
+     side; a session is used for eight streams (five of the paper's). Packets and bytes are what the kernel counts for the \
+     sender's sockets. For `bundle` the rule of `headstart up --bundle` passes small segments of all ways of sending to the \
+     experiment, which bundles those of one: this detour is part of every delay, and bundled data is not counted in bytes.",
     "Cells begin one after the other within an interval. `delayed-ack` and `legacy` receivers are put back into the mode that delays acknowledgements after each read; `legacy` \
      has neither SACK nor RACK nor tail loss probes, but the first window of today.",
-    "`busy` and `busy-lossy`: a thread for each processor computes for as long as streams are played. The emulator and all ways of \
-     sending wait for processors then, all alike; what the emulator finds too late is a note. A run of these conditions alone says of itself \
-     that no processor was idle, and is not valid as any such run.",
+    "`busy` and `busy-lossy`: a thread for each processor computes while streams run. The emulator and all ways of sending then \
+     wait for processors alike; a note reports packets that the emulator handled too late. A run of only these conditions reports \
+     that no processor was idle, and like any such run is not valid.",
 ];
 
 const NOTES: [&str; 5] = [
     "`udp-redundant` is the floor: UDP, each datagram with the last three messages. `udp-all` is the bound for arms that send when \
      messages are made: each datagram has the last ten, so that the first to get through brings all that were lost.",
-    "`burst`: a spell of 60 ms takes two messages of sixty-nine and, where round trips are shorter than an interval, holds up one \
-     more behind them: fewer than one of twenty, so plain TCP's 95th percentile is the way itself, nothing can be below it, and the \
-     ratio is 1 for every way of sending, the bound included; the 99th percentile tells them apart. Where round trips are longer \
-     (`burst-r60`, `burst-r100`), what is held up behind the lost ones reaches the 95th percentile.",
-    "`outage`: a spell of 150 ms takes five messages of seventy-two; the 95th percentile lies between the third and the fourth of \
-     them, so it is a step of one interval whatever is done, and `udp-all` says where the step is for a way of sending that \
-     loses no time. With longer round trips plain TCP needs one more to repair it.",
-    "`iid3-r10-delayed-ack`: of plain TCP's messages the lost 3 % take 45 ms, and the one behind each of them 15 ms: those are more than \
-     one in twenty, so the 95th percentile is 15 ms, the way itself is 5 ms, and no ratio below 0.33 is to be had, by the bound either. \
-     The project's 0.20 was read off a run over the kernel's TCP with 240 streams, in which more than one in twenty took 45 ms (0.13): \
-     the percentile lies next to a step, and two runs of plain alone may differ by that much (docs/decisions/0031).",
+    "`burst`: a burst of 60 ms loses two messages of sixty-nine and, where round trips are shorter than an interval, holds up one \
+     more behind them: fewer than one of twenty, so plain TCP's 95th percentile is the delay of the path, nothing can be below \
+     it, and the ratio is 1 for every way of sending, the bound included; the 99th percentile shows the differences. Where round \
+     trips are longer (`burst-r60`, `burst-r100`), what is held up behind the lost ones reaches the 95th percentile.",
+    "`outage`: a burst of 150 ms loses five messages of seventy-two; the 95th percentile lies between the third and the fourth of \
+     them, so it is a step of one interval in any case, and `udp-all` shows where the step is for a way of sending that loses no \
+     time. With longer round trips plain TCP needs one more to repair it.",
+    "`iid3-r10-delayed-ack`: of plain TCP's messages the lost 3 % take 45 ms, and the one behind each of them 15 ms: those are \
+     more than one in twenty, so the 95th percentile is 15 ms, the path takes 5 ms, and no ratio below 0.33 is possible, not even \
+     for the bound. The project's 0.20 was read off a run over the kernel's TCP with 240 streams, in which more than one in \
+     twenty took 45 ms (0.13): the percentile lies next to a step, and two runs of plain alone may differ by that much \
+     (docs/decisions/0031).",
     "The paper's numbers are of its rooms, devices and file transfer, which it does not describe. In `fitted-…` loss and rate of the sender's \
      WLAN are those under which plain TCP of the oldest age comes out as printed (42, 336 and \
      242 ms); the claims are judged there, and no other way of sending was fitted (docs/decisions/0074). `no-bulk`, `strong` and `weak` \

@@ -104,7 +104,7 @@ impl Client {
         if self.answers.read_line(&mut line)? == 0 {
             bail!("it ended without an answer");
         }
-        match serde_json::from_str(&line).with_context(|| format!("{line:?} is no answer"))? {
+        match serde_json::from_str(&line).with_context(|| format!("{line:?} is not an answer"))? {
             Answer::Fine(told) => Ok(told),
             Answer::Error { error } => bail!(error),
         }

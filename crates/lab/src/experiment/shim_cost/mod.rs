@@ -23,7 +23,7 @@ use std::path::PathBuf;
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "shim-cost",
-    shows: "A preloaded program pays microseconds for calls that pass through, and less than a round trip for the others",
+    shows: "Preloading costs microseconds for calls that pass through, and less than a round trip for others",
     claims: &[],
     conditions: &[PASSING, HANDED, START],
     speeds: Speeds::Namespaces,
@@ -51,7 +51,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     for block in 0..=blocks {
         cx.progress.step(block as u64, blocks as u64 + 1, "calls in turns");
         if cx.progress.stop() {
-            outcome.invalidate("it was stopped before the end");
+            outcome.invalidate("it was stopped early");
             break;
         }
         // The order of the arms changes from block to block.
@@ -83,12 +83,12 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         outcome.invalidate(doubt);
     }
     outcome.method.push(format!(
-        "Two clients that call libc's functions, one bare and one under `headstart run --explore 0 --cache-lifetime 3600s`, \
-         take turns: {blocks} blocks each of up to {} calls of a kind, timed inside the client with two readings of the \
-         monotonic clock. A value is the median of a block; rows compare medians of blocks, paired by turn, with 95 % \
-         bootstrap intervals. The first {WARM_UP} calls of each kind are not counted. A connection that is handed over costs \
-         two wake-ups, and how long a processor takes to wake depends on how long it has slept: the target is about the \
-         shorter pause, the longer stands beside it.",
+        "Two clients that call libc's functions, one bare and one under `headstart run --explore 0 --cache-lifetime 3600s`, take \
+         turns: {blocks} blocks each of up to {} calls of a kind, timed inside the client with two readings of the monotonic \
+         clock. A value is the median of a block; rows compare medians of blocks, paired by turn, with 95 % bootstrap intervals. \
+         The first {WARM_UP} calls of each kind are not counted. A connection that is handed over costs two wake-ups, and how \
+         long a processor takes to wake depends on how long it has slept: the target is for the shorter pause; the longer one is \
+         shown too.",
         measures.iter().map(|m| if cx.quick { m.times.1 } else { m.times.0 }).max().unwrap_or_default()
     ));
     outcome.conditions = CONDITIONS.iter().filter(|(n, _)| cx.wants(n)).map(|(n, a)| about(n, a)).collect();
@@ -97,8 +97,8 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
 
 const CONDITIONS: [(&str, &str); 3] = [
     (HANDED, "A dual-stack name behind the link lan (0.2 ms each way): getaddrinfo, 3 or 20 ms of nothing, connect."),
-    (PASSING, "Calls that are no business of headstart's: other sockets, addresses from no lookup, on loopback."),
-    (START, "A dynamically linked program that does nothing, from its start until its end has been noticed."),
+    (PASSING, "Calls that headstart does not handle: other sockets, addresses that it did not look up, on loopback."),
+    (START, "A dynamically linked program that does nothing, from its start until its end is noticed."),
 ];
 
 fn about(name: &str, about: &str) -> Condition {
@@ -112,7 +112,7 @@ fn places(world: &World) -> anyhow::Result<Places> {
     };
     let path = std::env::var_os("PATH");
     let program: PathBuf = program::find(OsStr::new("true"), path.as_deref())
-        .context("there is no program `true` in PATH: add the folder of your system's programs")?;
+        .context("the program `true` is not in PATH: add the folder of your system's programs")?;
     Ok(Places {
         name: site.name.clone(),
         port: 80,

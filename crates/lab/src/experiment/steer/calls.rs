@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "steer-calls",
-    shows: "A call and a game beside a download come in time over a fast channel, and the download loses nothing by it",
+    shows: "Packets of a call and a game meet their deadlines over a fast channel beside a download, without slowing the download",
     claims: &[],
     conditions: NAMES,
     speeds: Speeds::Virtual,
@@ -111,13 +111,13 @@ const GOODPUT: &str = "download, goodput";
 
 const METHOD: [&str; 3] = [
     "A call (50 packets a second of 200 bytes, each way) and a game (60 a second of 88 bytes from the host and 178 to it) over \
-     two channels in virtual time, beside a download of CUBIC that has run for a while. Policies, `ideal` and `tunnel` as in the \
+     two channels in virtual time, beside a download over CUBIC that started earlier. Policies, `ideal` and `tunnel` as in the \
      other experiments of this column; `single-fat` and all others meet the same phases and the same losses.",
-    "A value is that of one talk; rows compare means over talks. Delays are of what came; what has not come within a second is \
-     lost. A packet that is lost or comes after more than 150 ms is of no use to a call (ITU-T G.114).",
-    "Targets are of `value` beside the best other policy of the same condition: alike is less than a millisecond, or a packet in \
-     a thousand. The download is to keep 99 % of what it has with the fat channel alone. It begins with a handshake of TLS and a request, and \
-     leaves slow start as Linux does (HyStart); what that costs or gains in its first moments is not in its goodput.",
+    "A value is that of one conversation; rows compare means over conversations. Delays are of packets that arrived; those not \
+     here within a second are lost. A packet that is lost or arrives after more than 150 ms is useless to a call (ITU-T G.114).",
+    "Targets are of `value` beside the best other policy of the same condition: equal means within a millisecond, or a packet in \
+     a thousand. The download must keep 99 % of its throughput over the fat channel alone. It begins with a handshake of TLS and \
+     a request, and leaves slow start as Linux does (HyStart); the cost or gain of its first moments is not part of its goodput.",
 ];
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {

@@ -15,7 +15,7 @@ use headstart_core::steer::policy;
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "steer-clicks",
-    shows: "Whether policies keep their gain four clicks deep, where requests are larger",
+    shows: "Steering policies keep their gain four clicks deep, where requests are larger",
     claims: &["P5.6"],
     conditions: &["ideal-clicks", "tunnel-clicks"],
     speeds: Speeds::Virtual,

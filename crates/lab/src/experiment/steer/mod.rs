@@ -35,21 +35,20 @@ const BOUND: &str = "pooled";
 const METRIC: &str = "page load time";
 
 const METHOD: [&str; 6] = [
-    "A browser in virtual time asks for each object when what it waits for is there; TLS 1.3, CUBIC from ten segments, everything \
-     shares the two channels. Queues of the channels are endless, as Mahimahi's are. A policy decides each packet at the host \
-     (up) and at the other end of the channels (down).",
-    "`ideal`: the policy is inside the emulator, as in the paper, and knows rates, delays and losses; no byte is added. The paper's \
-     rules run as they were published: no queue of their own, nothing put back in order. `value` runs with all that it has: \
-     paced fast channel, newer acknowledgements in the place of older ones, order kept at the other end.",
-    "`tunnel`: each packet carries 68 bytes more (IPv4, UDP, WireGuard, eight of our own), the inner MTU is 1412, headers of TCP \
-     are compressed on the fast channel (by as many bytes as the codec saves, measured in its test), order is kept whatever the \
-     policy, and delays and losses, which are told at first, are measured by probes that take part. `single-fat` carries the same headers: what is compared is the \
-     policy. The tunnel's own handshake is not in it.",
-    "Under a policy by objects each object's connection is bound to its channel, as a proxy would do it: hosts have six \
-     connections on either.",
-    "`pooled` is what no steering can beat: one channel with the rates of both together and the shorter of their delays, which loses \
-     nothing, varies by nothing and carries no header of a tunnel. No host has it; what is between it and an arm is the most that is \
-     left undone, and what full packets of responses take over the fat channel is a part of it.",
+    "A browser in virtual time requests each object when its dependencies have loaded; TLS 1.3, CUBIC from ten segments, \
+     everything shares the two channels. Queues of the channels are endless, as Mahimahi's are. A policy decides each packet at \
+     the host (up) and at the other end of the channels (down).",
+    "`ideal`: the policy is inside the emulator, as in the paper, and knows rates, delays and losses; no byte is added. The \
+     paper's rules run as published: without a queue of their own and without reordering. `value` runs with all its parts: paced \
+     fast channel, newer acknowledgements in the place of older ones, order kept at the other end.",
+    "`tunnel`: each packet carries 68 bytes more (IPv4, UDP, WireGuard, eight of headstart's), the inner MTU is 1412, headers of \
+     TCP are compressed on the fast channel (by as many bytes as the codec saves, measured in its test), order is kept whatever \
+     the policy, and delays and losses, configured at first, are measured by probes, which count too. `single-fat` carries the \
+     same headers, so only policies are compared. The tunnel's own handshake does not count.",
+    "Under a policy by objects each object's connection is bound to its channel, as by a proxy: hosts have six connections on each.",
+    "`pooled` is a bound that no steering can beat: one channel with the sum of both rates and the shorter delay, without loss, \
+     jitter or tunnel headers. No host has it; the difference between it and an arm is the most that could still be gained, and \
+     includes the time of full response packets over the fat channel.",
     "A value is the mean of a page over its worlds. `saved` is the mean over pages of what each saves, in percent. A page is \
      slower if it takes more than 1 % longer than over the fat channel alone.",
 ];

@@ -13,7 +13,7 @@ use headstart_core::time::Duration;
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "steer-object",
-    shows: "Where the time of one document goes over either channel and over both",
+    shows: "The load time of one document by phase, over each channel and over both",
     claims: &["P5.3"],
     conditions: &["ideal-document", "tunnel-document"],
     speeds: Speeds::Both,

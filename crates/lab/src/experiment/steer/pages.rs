@@ -12,7 +12,7 @@ use crate::page::{Page, Protocol};
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "steer-pages",
-    shows: "Pages load sooner over a fat and a fast channel than over the fat one, by every policy, and what each spends",
+    shows: "Pages load sooner over a fat and a fast channel than over the fat one alone, under every policy; the cost of each policy",
     claims: &["P5.1", "P5.2"],
     conditions: &[
         "ideal-fitted",

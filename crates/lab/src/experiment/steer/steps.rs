@@ -18,7 +18,7 @@ impl<'a> Steps<'a> {
     /// Whether to take the next step, `doing`. If the run is to be stopped instead, `outcome` says so from then on.
     pub fn next(&mut self, outcome: &mut Outcome, doing: &str) -> bool {
         if self.cx.progress.stop() {
-            outcome.invalidate("it was stopped before the end");
+            outcome.invalidate("it was stopped early");
             return false;
         }
         self.cx.progress.step(self.done, self.total, doing);

@@ -12,7 +12,7 @@ use crate::page::{Page, synthetic};
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "steer-sweep",
-    shows: "How much a fast channel gains as channels differ more or less, and that no page loses",
+    shows: "The gain from a fast channel by how much the channels differ; no page loads later",
     claims: &["P5.4", "P5.5"],
     conditions: NAMES,
     speeds: Speeds::Virtual,

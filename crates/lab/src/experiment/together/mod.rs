@@ -19,7 +19,7 @@ use play::{Block, PLACES, Place};
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "together",
-    shows: "All columns together load pages sooner than any of them, and none stands in another's way",
+    shows: "All columns together load pages sooner than any one of them, and do not interfere with each other",
     claims: &[],
     conditions: &["pages", "busy", "far"],
     speeds: Speeds::Virtual,
@@ -43,8 +43,8 @@ const METHOD: [&str; 8] = [
      compute and servers think.",
     "`of the page load time, …` is what load events wait for, one after the other: what the browser computes, a free connection, \
      the name, TCP, TLS, the first byte, the server's thinking, the rest of the answer.",
-    "`bare-again` is `bare` in the same worlds with other numbers drawn by the links: as many of its pages are slower, and by as much, \
-     as by luck alone.",
+    "`bare-again` is `bare` in the same worlds with other numbers drawn by the links: it shows how many of its pages are slower, \
+     and by how much, by chance alone.",
     "A value is the mean of a page over its worlds; the same page meets the same world under each arm. For call and messages a \
      value is the 95th percentile of a load's delays.",
 ];
@@ -60,7 +60,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         let mut block = Block::new(format!("{}{}", place.name, source.suffix), place);
         for (n, page) in source.pages.iter().enumerate() {
             if cx.progress.stop() {
-                outcome.invalidate("it was stopped before the end");
+                outcome.invalidate("it was stopped early");
                 return Ok(outcome);
             }
             cx.progress.step(done, total, &format!("{}, {}", block.name, page.name));

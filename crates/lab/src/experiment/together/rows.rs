@@ -83,7 +83,7 @@ fn targets(outcome: &mut Outcome, block: &Block, visit: usize) -> anyhow::Result
         if least > MOST {
             let share = 100.0 * (1.0 - ours) / (1.0 - least);
             let text = format!(
-                "{condition}: {MOST} is beyond {ALL_BUT_ACCESS}, which has {least:.3}; of what that gains, all has {share:.0} %"
+                "{condition}: {MOST} is better than {ALL_BUT_ACCESS} allows ({least:.3}); `all` has {share:.0} % of that gain"
             );
             outcome.notes.push(text);
         }

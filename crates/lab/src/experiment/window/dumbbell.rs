@@ -11,7 +11,7 @@ use headstart_core::time::Duration;
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "window-dumbbell",
-    shows: "What a head start gains beside bulk TCP flows, and what it takes from them",
+    shows: "The gain from a larger initial window beside bulk TCP flows, and what it costs them",
     claims: &["P2.4"],
     conditions: NAMES,
     speeds: Speeds::Both,
@@ -90,9 +90,9 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
     outcome.method = METHOD.map(str::to_owned).to_vec();
     outcome.method.push(
-        "Harm is counted over 2 s (1 MB) or 8 s (10 MB) from the beginning of the transfer, as long for each arm: all \
-         drops at the bottleneck, goodput of the background flows. The flows are `sim::tcp` (CUBIC, or BBR version 1 where the \
-         condition says so; SACK, RACK), begun 1 to 2 s before. What takes longer than that is not counted further."
+        "Harm is counted over 2 s (1 MB) or 8 s (10 MB) from the start of the transfer, equally long for each arm: all drops at \
+         the bottleneck, goodput of the background flows. The flows are `sim::tcp` (CUBIC, or BBR version 1 where the condition \
+         says so; SACK, RACK), started 1 to 2 s before. Longer transfers are counted only that far."
             .into(),
     );
     // In a hurry the large transfers, which take most of the time, are left out, and so are conditions not asked for by name.

@@ -72,7 +72,7 @@ fn play_really(cx: &Context, cell: &Cell, trials: u64, outcome: &mut Outcome) ->
     for trial in 0..trials {
         for arm in &mut arms {
             if cx.progress.stop() {
-                outcome.invalidate("it was stopped before the end");
+                outcome.invalidate("it was stopped early");
                 return Ok(arms);
             }
             let played = kernel::play(cell, arm.name, seed_of(trial, cx.seed))?;
@@ -119,7 +119,7 @@ fn play_all(
     }
     for (done, cell) in wanted.iter().enumerate() {
         if cx.progress.stop() {
-            outcome.invalidate("it was stopped before the end");
+            outcome.invalidate("it was stopped early");
             return Ok(());
         }
         cx.progress.step(done as u64, wanted.len() as u64, &format!("{}, {}", cell.name(), cell.what()));
@@ -146,17 +146,18 @@ const LONG: Duration = Duration::from_millis(300);
 /// Trials of a cell over the kernel, of which each takes seconds whatever the machine.
 const REAL_TRIALS: u64 = 10;
 
-const KERNEL_METHOD: &str = "Conditions that end in `-netns` are played over the kernel: quinn's endpoints over real sockets in \
-     namespaces, the same link in the emulator, background flows of the kernel's TCP, each asked for CUBIC. 10 trials a cell \
-     (quick: 1), the arms of a trial one after the other, each in a network of its own. Targets are of virtual time.";
+const KERNEL_METHOD: &str = "Conditions that end in `-netns` run over the kernel: quinn's endpoints over real sockets in \
+                             namespaces, the same link in the emulator, background flows of the kernel's TCP, each asked for \
+                             CUBIC. 10 trials a cell (quick: 1), the arms of a trial one after the other, each in a network of \
+                             its own. Targets are of virtual time.";
 
 const METHOD: [&str; 3] = [
     "A client asks over a new connection (1-RTT handshake) and the server answers with 1 MB or 10 MB: quinn-proto 0.11 in \
      virtual time, a drop-tail queue of one bandwidth-delay product unless said otherwise, flow control never limits. Time \
      runs from the client's first packet to the last byte.",
-    "Before the transfer that counts, four others (two beside background flows; of the size that the condition names) go over the same path under the same \
-     rule; what the server remembers of them is the history. All arms use the same controller (CUBIC, RFC 9438, with HyStart++, \
-     RFC 9406), meet the same losses and the same background flows, and differ by the start rule alone.",
+    "Before the transfer that counts, four others (two beside background flows; of the size that the condition names) go over the \
+     same path under the same rule; what the server learns from them is the history. All arms use the same controller (CUBIC, RFC \
+     9438, with HyStart++, RFC 9406), meet the same losses and the same background flows, and differ by the start rule alone.",
     "`history-average` is the paper's Algorithm 1 without a bound, as the paper ran it; outside of the lab it is bounded by 200 \
      packets. Drops are those of the bottleneck's queue, of all flows together.",
 ];

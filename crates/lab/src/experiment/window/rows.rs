@@ -116,7 +116,7 @@ pub fn target(outcome: &mut Outcome, cell: &Cell, arms: &[Arm], name: &str, metr
     let what = format!("{}, {name}, {}, ratio to default", cell.condition, metric.name(cell).0);
     outcome.notes.push(match means(cell, arms, name, metric) {
         Some((_, ratio)) if ratio.is_finite() => target.note(&what, ratio, "x"),
-        _ => format!("{what}: no ratio, the default's is zero or none came to an end; target {target}"),
+        _ => format!("{what}: no ratio: the default's is zero, or no transfer finished; target {target}"),
     });
 }
 

@@ -15,7 +15,7 @@ use headstart_core::time::Duration;
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "window-satellite",
-    shows: "Over a geostationary satellite careful resume sends 1 MB in less than half of the time",
+    shows: "Over a geostationary satellite, careful resume sends 1 MB in less than half the time",
     claims: &[],
     conditions: &["satellite", "satellite-known"],
     speeds: Speeds::Both,
@@ -62,7 +62,8 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     Ok(outcome)
 }
 
-const BOUND: &str = "`satellite` cannot reach the target: RFC 9959 lets a connection jump to half of what an earlier one carried in a \
-     round trip. Transfers of 1 MB carry at most half of it in one (12 kB, then J, 2 J and the rest, whatever J is), so the next one's J is \
-     a quarter megabyte and it takes five round trips and what the link takes, 0.63 of the default's time. `satellite-known` \
-     shows what the same rule does once a larger transfer has shown the path; that is the RFC's own example (-62 %).";
+const BOUND: &str = "`satellite` cannot reach the target: RFC 9959 lets a connection jump to half of what an earlier one carried \
+                     in a round trip. Transfers of 1 MB carry at most half of it in one (12 kB, then J, 2 J and the rest, for any \
+                     J), so the next one's J is a quarter megabyte and it takes five round trips plus the transmission time, 0.63 \
+                     of the default's time. `satellite-known` shows what the same rule does once a larger transfer has shown the \
+                     path; that is the RFC's own example (-62 %).";

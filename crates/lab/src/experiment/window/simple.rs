@@ -15,7 +15,7 @@ use headstart_core::time::{Duration, Instant};
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "window-simple",
-    shows: "A QUIC server that starts from what the path carried sends 1 MB in half of the time, where no data is lost at random",
+    shows: "A QUIC server that starts with the path's earlier window sends 1 MB in half the time, if no data is lost at random",
     claims: &["P2.1", "P2.2", "P2.3", "P2.5"],
     conditions: NAMES,
     speeds: Speeds::Both,

@@ -11,7 +11,7 @@ use headstart_core::time::Duration;
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "window-stale",
-    shows: "What a head start costs when the memory is wrong: the path slower, its round trip another, another network",
+    shows: "The cost of a wrong history: a slower path, another round-trip time, another network",
     claims: &[],
     conditions: NAMES,
     speeds: Speeds::Both,

@@ -28,7 +28,8 @@ use std::process::{Child, Command, Stdio};
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "window-tcp",
-    shows: "How soon unmodified TCP servers send 1 MB over a known path, with windows by routes and by a program in the kernel, and the price for others",
+    shows: "How fast unmodified TCP servers send 1 MB over a known path, with initial windows from routes or an eBPF program, and \
+            the cost to other flows",
     claims: &[],
     conditions: &["good", "good-1", "shallow", "shallow-1"],
     speeds: Speeds::Namespaces,
@@ -75,7 +76,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             cx.progress.step(n as u64 * trials + trial, steps, cell.condition);
             for arm in &mut arms {
                 if cx.progress.stop() {
-                    outcome.invalidate("it was stopped before the end");
+                    outcome.invalidate("it was stopped early");
                     return Ok(outcome);
                 }
                 let (seen, doubts) = play(cell, arm.name, &program, seed_of(trial, cx.seed))?;

@@ -124,7 +124,7 @@ pub enum RecordingError {
         reason: String,
     },
     /// There is nothing in the folder.
-    #[error("{} holds no recording: files of Mahimahi's recorder are called save.*", .0.display())]
+    #[error("{} holds no recording (files of Mahimahi's recorder are called save.*)", .0.display())]
     Empty(PathBuf),
 }
 

@@ -102,7 +102,9 @@ pub fn decode(bytes: &[u8]) -> Result<Exchange, Bad> {
         match (number, value) {
             (1, Value::Bytes(text, at)) => match std::str::from_utf8(text).ok().and_then(|t| t.parse().ok()) {
                 Some(parsed) => ip = Some(parsed),
-                None => return bad(at, format!("'{}' is no address", String::from_utf8_lossy(text).escape_debug())),
+                None => {
+                    return bad(at, format!("'{}' is not an address", String::from_utf8_lossy(text).escape_debug()));
+                }
             },
             (2, Value::Number(n)) => match u16::try_from(n) {
                 Ok(n) => port = Some(n),
@@ -110,11 +112,11 @@ pub fn decode(bytes: &[u8]) -> Result<Exchange, Bad> {
             },
             (3, Value::Number(1)) => scheme = Some(Scheme::Http),
             (3, Value::Number(2)) => scheme = Some(Scheme::Https),
-            (3, Value::Number(n)) => return bad(reader.here(), format!("{n} is no scheme: 1 is http, 2 https")),
+            (3, Value::Number(n)) => return bad(reader.here(), format!("{n} is not a scheme: 1 is http, 2 https")),
             (4, Value::Bytes(bytes, at)) => request = Some(message(bytes, at)?),
             (5, Value::Bytes(bytes, at)) => response = Some(message(bytes, at)?),
             (1 | 4 | 5, Value::Number(_)) => return bad(reader.here(), format!("field {number} is a number")),
-            (2 | 3, Value::Bytes(_, at)) => return bad(at, format!("field {number} is no number")),
+            (2 | 3, Value::Bytes(_, at)) => return bad(at, format!("field {number} is not a number")),
             _ => {}
         }
     }

@@ -30,7 +30,7 @@ pub(super) fn hold(mut socket: TcpStream, shared: &Shared) -> io::Result<()> {
     read.drain(..end);
     let to = String::from_utf8_lossy(request.word(1)).into_owned();
     let Some(server) = Server::of(Scheme::Https, &to) else {
-        return socket.write_all(&refusal("400 Bad Request", &format!("{to:?} is no host with a port")));
+        return socket.write_all(&refusal("400 Bad Request", &format!("{to:?} is not a host with a port")));
     };
     socket.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")?;
     if read.is_empty() && !more(&mut socket, &mut read)? {
@@ -92,7 +92,7 @@ fn await_head(stream: &mut (impl Stream + ?Sized), read: &mut Vec<u8>) -> io::Re
             return Ok(Some(end));
         }
         if read.len() > head::LONGEST_HEAD {
-            return Err(broken("a head without an end"));
+            return Err(broken("an unterminated header"));
         }
         if !more(&mut &mut *stream, read)? {
             return Ok(None);
@@ -191,7 +191,7 @@ impl Conversation<'_> {
     /// A request as its server is to get it, that server, and whether the program's connection ends with it.
     fn onward(&self, mut request: Message) -> Result<(Message, Server, bool), Bad> {
         let words: Vec<&[u8]> = request.first_line.split(|b| *b == b' ').collect();
-        let [method, target, version] = words[..] else { return Err(Bad("a request has three words".into())) };
+        let [method, target, version] = words[..] else { return Err(Bad("a request line has three parts".into())) };
         let text = String::from_utf8_lossy(target).into_owned();
         let (server, path) = match (&self.through, text.strip_prefix("http://")) {
             (Some(server), _) if text.starts_with('/') || text == "*" => (Some(server.clone()), text),
@@ -203,7 +203,7 @@ impl Conversation<'_> {
             _ => (None, text),
         };
         let Some(server) = server else {
-            return Err(Bad(format!("{path:?} is no address that a proxy can ask; this is one, and records")));
+            return Err(Bad(format!("{path:?} is not a URL that a proxy can fetch (this is a recording proxy)")));
         };
         let closes = head::closes(&request);
         request.first_line = [method, path.as_bytes(), version].join(&b' ');
@@ -276,13 +276,13 @@ impl Conversation<'_> {
             program.write_all(&out).and_then(|()| program.flush()).inspect_err(|_| gone = true)
         });
         if gone {
-            self.shared.complain(format!("{name}: the program went away before the end of the answer"));
+            self.shared.complain(format!("{name}: the program disconnected before the end of the answer"));
             return whole.map(|_| true);
         }
         let why = match whole {
             Ok(true) if too_long => Some(format!("the answer is longer than {LONGEST_ANSWER} bytes")),
             Ok(true) => None,
-            Ok(false) => Some("the server broke off".to_owned()),
+            Ok(false) => Some("the server closed the connection early".to_owned()),
             Err(e) => Some(e.to_string()),
         };
         if let Some(why) = why {
@@ -325,7 +325,7 @@ fn ask(upstream: &mut Upstream, request: &Message) -> io::Result<(Vec<u8>, Messa
         let raw: Vec<u8> = upstream.read.drain(..end).collect();
         let head = head::parse(&raw).map_err(broken)?;
         match head.status() {
-            Some(101) => return Err(broken("the server changed the protocol, without being asked")),
+            Some(101) => return Err(broken("the server switched protocols unasked")),
             Some(100..200) => {}
             _ => return Ok((raw, head)),
         }

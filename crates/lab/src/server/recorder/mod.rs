@@ -37,7 +37,7 @@ pub enum RecorderError {
     #[error(transparent)]
     Authority(#[from] AuthorityError),
     /// The folder holds something else already.
-    #[error("{} holds a recording already; name another folder, or remove it", .0.display())]
+    #[error("{} already holds a recording: name another folder, or remove it", .0.display())]
     Taken(PathBuf),
     /// The folder cannot be made or read.
     #[error("the recording's folder {}: {source}", path.display())]

@@ -30,7 +30,7 @@ const MOST_CONTENDERS: u32 = 100;
 pub(super) const ENTRY: Entry<Medium> = Entry {
     name: NAME,
     what: "an 802.11n channel for both directions: contention with each other and with CONTENDERS that are on and off, \
-           collisions, seven retries, aggregates of 16 frames, release in order, spells of fading",
+           collisions, seven retries, aggregates of 16 frames, release in order, bursts of fading",
     source: "IEEE 802.11-2012, sections 9.3 and 20; checked against Bianchi (IEEE JSAC, 2000)",
     parameters: FORM,
     example: "65mbit:2:400ms:400ms:1%:60ms:2s:90%",

@@ -21,7 +21,7 @@ pub use workload::{CROWD, PACED, PARKED, crowd, paced, parked};
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "measure-cost",
-    shows: "Our forwarder sleeps while nothing happens, takes little of a processor and of memory, and keeps little of programs' data",
+    shows: "Headstart's forwarder sleeps when idle, uses little processor time and memory, and buffers little data",
     claims: &[],
     conditions: &[
         "open-flows",
@@ -69,13 +69,13 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let to = on(stage.on_servers(bind)??, throughput::serve)?;
     captured(cx, &mut outcome, &stage, to)?;
     if cx.progress.stop() {
-        outcome.invalidate("it was stopped before the end");
+        outcome.invalidate("it was stopped early");
     }
     outcome.method.push(
-        "Two namespaces and a pair of veth. The program looks at the process that has started it, the forwarder: how often its \
-         threads have gone to sleep (voluntary_ctxt_switches), how long they have run (schedstat), what is in memory (VmRSS). \
-         A paced side writes 128 KiB at a time, as iperf3 does. What programs in the kernel take runs in the time of who sends and \
-         receives: it is not in the share of the process, but in measure-throughput and measure-latency."
+        "Two namespaces and a veth pair. The program watches its parent process, the forwarder: how often its threads have gone \
+         to sleep (voluntary_ctxt_switches), how long they have run (schedstat), its resident memory (VmRSS). A paced side writes \
+         128 KiB at a time, as iperf3 does. The time of programs in the kernel is charged to the sending and receiving processes, \
+         not to the share of the process; measure-throughput and measure-latency show it."
             .into(),
     );
     Ok(outcome)
@@ -175,8 +175,8 @@ fn rate(cx: &Context, outcome: &mut Outcome, stage: &Stage<'_>, to: SocketAddr) 
 
 fn parked_bytes(cx: &Context, outcome: &mut Outcome, stage: &Stage<'_>, to: SocketAddr) -> anyhow::Result<()> {
     for (name, when, about) in [
-        ("parked", "at-once", "A peer that reads nothing: what a program has written when no more goes."),
-        ("parked-later", "later", "A peer that reads 8 MiB, and then nothing: what a program has written since."),
+        ("parked", "at-once", "A peer that reads nothing: how much a program can write."),
+        ("parked-later", "later", "A peer that reads 8 MiB and then nothing: how much a program can write after that."),
     ] {
         if !begin(cx, outcome, name, about) {
             continue;
@@ -220,8 +220,12 @@ fn captured(cx: &Context, outcome: &mut Outcome, stage: &Stage<'_>, to: SocketAd
         ("captured-eight-up", "8", "up"),
         ("captured-eight-down", "8", "down"),
     ] {
-        if !begin(cx, outcome, name, "All that goes, with a capture of 128 bytes of each packet in memory and without.")
-        {
+        if !begin(
+            cx,
+            outcome,
+            name,
+            "Maximum throughput, with and without a capture of 128 bytes of each packet in memory.",
+        ) {
             continue;
         }
         let words = [throughput::WORKLOAD, &to.to_string(), direction, flows, &millis.to_string()].map(str::to_owned);
@@ -236,7 +240,7 @@ fn captured(cx: &Context, outcome: &mut Outcome, stage: &Stage<'_>, to: SocketAd
         let plain = Series::new(name, "throughput", "Mbit/s", OURS, plain);
         let captured = Series::new(name, "throughput", "Mbit/s", CAPTURED, captured);
         let row = Row::compare(&captured, &plain, Statistic::Median, Pairing::Unpaired, cx.seed)?;
-        outcome.notes.extend(row.ratio.map(|ratio| KEPT.note(&format!("{name}, of ours without"), ratio, "x")));
+        outcome.notes.extend(row.ratio.map(|ratio| KEPT.note(&format!("{name}, headstart's without"), ratio, "x")));
         outcome.rows.push(row);
         outcome.samples.extend([plain, captured]);
     }

@@ -22,7 +22,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "measure-semantics",
-    shows: "A program cannot tell our forwarder from none, and by which signs it can tell others",
+    shows: "Programs cannot detect headstart's forwarder; how they detect others",
     claims: &[],
     conditions: &checks::NAMES,
     speeds: Speeds::Namespaces,
@@ -79,7 +79,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             cx.progress.step(done, total, &format!("{}, {arm}", check.name));
             done += 1;
             if cx.progress.stop() {
-                outcome.invalidate("it was stopped before the end");
+                outcome.invalidate("it was stopped early");
                 return Ok(outcome);
             }
             let words = once(&stage, check, arm, cx.quick)?;
@@ -97,9 +97,9 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         }
     }
     outcome.method.push(
-        "Each check is a program of a few lines, run on the client of an emulated link of 20 ms there and back, and a peer \
-         behind it: first without a TUN, then through each forwarder. What the program, the peer and a capture before the \
-         peer saw is put in words that do not depend on the speed of the machine; an arm is right if they are the same."
+        "Each check is a program of a few lines, run on the client of an emulated link with a round trip of 20 ms, and a peer \
+         behind it: first without a TUN, then through each forwarder. What the program, the peer and a capture in front of the \
+         peer saw is described in words that do not depend on the speed of the machine; an arm is right if the words are the same."
             .into(),
     );
     Ok(outcome)

@@ -192,7 +192,7 @@ pub fn dawdles(peer: &mut Peer, _: bool) -> io::Result<String> {
     // The last eight bytes say how many there are before them.
     let (data, count) = data.split_last_chunk::<8>().ok_or(ErrorKind::UnexpectedEof)?;
     let all = u64::from_be_bytes(*count) == data.len() as u64 && data == text(data.len());
-    Ok(if all { "everything came" } else { "not everything came" }.into())
+    Ok(if all { "everything came" } else { "some data is missing" }.into())
 }
 
 /// Looks for the urgent byte.
@@ -305,5 +305,5 @@ pub fn takes_many(peer: &mut Peer, _: bool) -> io::Result<String> {
         stream.write_all(&data)?;
         right += usize::from(data == text(100));
     }
-    Ok(format!("{right} said what they should"))
+    Ok(format!("{right} sent the right bytes"))
 }

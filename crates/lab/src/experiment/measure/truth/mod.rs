@@ -20,7 +20,7 @@ use std::path::Path;
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "measure-truth",
-    shows: "Connections are said to be whose they are, short ones too, and round trips and rates as an independent capture has them",
+    shows: "Connections, even short ones, are attributed to the right program; round trips and rates match an independent capture",
     claims: &[],
     conditions: &["one-after-the-other", "threads", "short-lived", "short-lived-together", "round-trips", "rates"],
     speeds: Speeds::Namespaces,
@@ -29,7 +29,7 @@ pub const ENTRY: Entry = Entry {
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
-    let folder = Folder::new().context("making a folder for what is said")?;
+    let folder = Folder::new().context("making a folder for the reports")?;
     let arms = arm::and_kernel(vec![OURS], &mut outcome);
     for arm in arms {
         owners::run(cx, &mut outcome, arm, &folder.path().join("flows"))?;
@@ -46,7 +46,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut known = std::collections::BTreeSet::new();
     outcome.method.retain(|method| known.insert(method.clone()));
     if cx.progress.stop() {
-        outcome.invalidate("it was stopped before the end");
+        outcome.invalidate("it was stopped early");
     }
     Ok(outcome)
 }

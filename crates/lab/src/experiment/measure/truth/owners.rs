@@ -43,7 +43,7 @@ const SHAPES: [Shape; 4] = [
     },
     Shape {
         name: "threads",
-        about: "One program whose eight threads do so, 50 connections each.",
+        about: "One program with eight threads that do this, 50 connections each.",
         together: 1,
         times: 1,
         threads: 8,
@@ -146,8 +146,8 @@ pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, file: &Path) -> anyho
         let share = 100.0 * right as f64 / all as f64;
         outcome.notes.push(TARGET.note(&format!("{arm}, owners right, of {all} connections"), share, "%"));
         outcome.method.push(
-            "Programs on a pair of veth without any delay, where there is the least time to look, connect and close at once and \
-             say by which port; a connection is right if the line that is written of it names the process that had the port."
+            "Programs on a veth pair without delay, where there is least time to look, connect, close at once and report their \
+             port; a connection is right if its line names the process that had the port."
                 .into(),
         );
     }

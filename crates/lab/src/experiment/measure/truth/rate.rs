@@ -104,7 +104,7 @@ pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, folder: &Path) -> any
     std::thread::spawn(move || serve(&listener));
     let Some(capture) = Capture::begin(network.command("tshark")?, to, &folder.join(format!("{arm}-rates.pcapng")))?
     else {
-        outcome.notes.push(format!("{CONDITION}: skipped, for tshark is not installed (Debian package: tshark)."));
+        outcome.notes.push(format!("{CONDITION}: skipped, because tshark is not installed (Debian package: tshark)."));
         return Ok(());
     };
     let times = if cx.quick { 1 } else { 5 };
@@ -118,7 +118,7 @@ pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, folder: &Path) -> any
     let seen = capture.end(&filter, &fields, |text| read(text, to.port()), ended)?;
     anyhow::ensure!(
         lines.len() == connections && seen.len() == connections,
-        "{} connections are told and {} were captured, of {connections}",
+        "{} connections were reported and {} captured, of {connections}",
         lines.len(),
         seen.len()
     );
@@ -128,7 +128,7 @@ pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, folder: &Path) -> any
         let place = n % off.len();
         let (shape, off) = &mut off[place];
         let (meter, captured) = if shape.up { ("up_mbit_s", seen.up()) } else { ("down_mbit_s", seen.down()) };
-        let told = line[meter].as_f64().with_context(|| format!("no {meter} of {line}"))?;
+        let told = line[meter].as_f64().with_context(|| format!("no {meter} in {line}"))?;
         off.push((told / captured - 1.0).abs() * 100.0);
     }
     for (shape, off) in off {
@@ -140,8 +140,8 @@ pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, folder: &Path) -> any
         outcome.samples.push(series);
     }
     outcome.method.push(
-        "Rates are compared with a capture of tshark behind the forwarder: upwards bytes that were acknowledged over the time in which \
-         some were on their way, downwards bytes behind the first over the time between, without silences of more than 200 ms."
+        "Rates are compared with a capture of tshark behind the forwarder: upload: acknowledged bytes divided by the time with \
+         data in flight; download: bytes after the first divided by the time between, without pauses of more than 200 ms."
             .into(),
     );
     Ok(())

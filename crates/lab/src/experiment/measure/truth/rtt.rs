@@ -54,7 +54,7 @@ pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, folder: &Path) -> any
     std::thread::spawn(move || latency::serve(&listener));
     let file = folder.join(format!("{arm}.pcapng"));
     let Some(capture) = Capture::begin(network.command("tshark")?, to, &file)? else {
-        outcome.notes.push(format!("{CONDITION}: skipped, for tshark is not installed (Debian package: tshark)."));
+        outcome.notes.push(format!("{CONDITION}: skipped, because tshark is not installed (Debian package: tshark)."));
         return Ok(());
     };
     let connections = if cx.quick { 10 } else { 100 };
@@ -68,7 +68,7 @@ pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, folder: &Path) -> any
     let seen = capture.end(&filter, &["tcp.stream", "tcp.analysis.ack_rtt"], round_trips, whole)?;
     anyhow::ensure!(
         lines.len() == connections as usize && seen.len() == lines.len(),
-        "{} connections are told and {} were captured, of {connections}",
+        "{} connections were reported and {} captured, of {connections}",
         lines.len(),
         seen.len()
     );
@@ -78,7 +78,7 @@ pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, folder: &Path) -> any
         let least = trips.iter().copied().fold(f64::INFINITY, f64::min);
         for ((meter, captured), off) in [("least_rtt_ms", least), ("rtt_ms", smoothed(trips))].into_iter().zip(&mut off)
         {
-            let told = line[meter].as_f64().with_context(|| format!("no {meter} of {line}"))?;
+            let told = line[meter].as_f64().with_context(|| format!("no {meter} in {line}"))?;
             off.push((told - captured).abs() * 1e3);
         }
     }
@@ -94,15 +94,15 @@ pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, folder: &Path) -> any
         Some(doubt) if !certificate.is_whole() => outcome.invalidate(doubt),
         // A packet that was late is as late in the capture: both tell of the same packets.
         Some(_) => outcome.notes.push(format!(
-            "{CONDITION}: packets left the link up to {:.0} us late (p99). That lengthens what is told and what is captured alike.",
+            "{CONDITION}: packets left the link up to {:.0} us late (p99). This lengthens reported and captured times alike.",
             certificate.lateness.p99_us
         )),
         None => {}
     }
     outcome.method.push(
-        "tshark captures on the client's interface, behind the forwarder, as a process of its own; its tcp.analysis.ack_rtt of \
-         packets of the peer, connection by connection, are compared with what the forwarder says of the same connection: the \
-         least with the least, the smoothed one with theirs smoothed by RFC 6298."
+        "tshark captures on the client's interface, behind the forwarder, as a separate process; its tcp.analysis.ack_rtt of \
+         packets of the peer, connection by connection, are compared with the forwarder's figures for the same connection: \
+         minimum with minimum, the smoothed one with theirs smoothed by RFC 6298."
             .into(),
     );
     Ok(())

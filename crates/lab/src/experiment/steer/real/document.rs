@@ -27,7 +27,7 @@ pub fn run(cx: &Context, page: Page, outcome: &mut Outcome) -> anyhow::Result<()
     let wanted = [cx.wants("ideal-document"), cx.wants("tunnel-document")];
     let mut arms: Vec<Arm> = ALL.into_iter().filter(|arm| wanted[usize::from(arm.tunnel)]).collect();
     if let Some(why) = multipath::missing() {
-        outcome.notes.push(format!("There is no arm `{MULTIPATH}`: {why}."));
+        outcome.notes.push(format!("The arm `{MULTIPATH}` is left out: {why}."));
         arms.retain(|arm| arm.way != Way::Multipath);
     }
     outcome.method.push(METHOD.to_owned());
@@ -42,7 +42,7 @@ pub fn run(cx: &Context, page: Page, outcome: &mut Outcome) -> anyhow::Result<()
         cx.progress.step(round, rounds, &format!("{HOW}, round {round}"));
         for n in (0..arms.len()).map(|n| (n + round as usize) % arms.len()) {
             if cx.progress.stop() {
-                outcome.invalidate("it was stopped before the end");
+                outcome.invalidate("it was stopped early");
                 return Ok(());
             }
             let before = stages[n].bytes()?;

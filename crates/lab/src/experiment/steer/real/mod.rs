@@ -121,12 +121,13 @@ impl<'a> Taken<'a> {
 }
 
 /// What readers must know of both experiments.
-const METHOD: &str = "With real packets (`--speed netns`) the channels are emulated links between two namespaces, one of them with \
-    every server and the DNS server in it; endless queues, IPv4, CUBIC where the kernel grants it. `ideal`: no tunnel; `single-fat` is the \
-    kernel's TCP over the fat channel, and `mptcp` its Multipath TCP over both, with the default scheduler, begun over the fat \
-    channel; browsers are put on it by `mptcpize`. `tunnel`: our tunnel, both ends on this host, a WireGuard session a channel, \
-    probes and all; `single-fat` goes through it too. Arms take turns. Shares of bytes are those of the host's interfaces, with every header and \
-    probe. In virtual time there is no `mptcp`: only the kernel has it.";
+const METHOD: &str = "With real packets (`--speed netns`) the channels are emulated links between two namespaces, one of them \
+                      with every server and the DNS server in it; endless queues, IPv4, CUBIC where the kernel grants it. \
+                      `ideal`: no tunnel; `single-fat` is the kernel's TCP over the fat channel, and `mptcp` its Multipath TCP \
+                      over both, with the default scheduler, started over the fat channel; browsers use it through `mptcpize`. \
+                      `tunnel`: headstart's tunnel, both ends on this host, one WireGuard session per channel, with probes; \
+                      `single-fat` goes through it too. Arms take turns. Shares of bytes are those of the host's interfaces, with \
+                      every header and probe. In virtual time `mptcp` is left out: only the kernel has it.";
 
 #[cfg(test)]
 mod tests {

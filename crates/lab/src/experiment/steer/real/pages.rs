@@ -35,7 +35,7 @@ pub fn run(cx: &Context, claims: &Claims, outcome: &mut Outcome) -> anyhow::Resu
     let wanted = [cx.wants("ideal-paper"), cx.wants("tunnel-paper")];
     let mut arms: Vec<Arm> = ARMS.into_iter().filter(|arm| wanted[usize::from(arm.tunnel)]).collect();
     if let Some(why) = multipath::missing().or_else(multipath::missing_for_browsers) {
-        outcome.notes.push(format!("There is no arm `{MULTIPATH}`: {why}."));
+        outcome.notes.push(format!("The arm `{MULTIPATH}` is left out: {why}."));
         arms.retain(|arm| arm.way != Way::Multipath);
     }
     if arms.is_empty() {
@@ -105,7 +105,7 @@ fn set<'a>(
             // In turns, the first one changing, so that a disturbance meets all.
             for turn in (0..arms.len()).map(|turn| (turn + round) % arms.len()) {
                 if cx.progress.stop() {
-                    outcome.invalidate("it was stopped before the end");
+                    outcome.invalidate("it was stopped early");
                     return Ok(None);
                 }
                 let before = stages[turn].bytes()?;

@@ -1,8 +1,8 @@
 //! `steer-throughput`: what the tunnel itself costs, beside a plain one over one channel and beside none. An instrument.
 //!
 //! Both ends on this host, in namespaces joined by pairs of veth without an emulator, so that nothing bounds the rate but the
-//! processor. TCP of the kernel through both ends; a small datagram there and back; what the kernel says of retransmissions
-//! that were none.
+//! processor. TCP of the kernel through both ends; a small datagram there and back; what the kernel says of unnecessary
+//! retransmissions.
 
 mod lost;
 mod plain;
@@ -20,7 +20,7 @@ use std::net::{SocketAddr, TcpListener};
 /// The experiment.
 pub const ENTRY: Entry = Entry {
     name: "steer-throughput",
-    shows: "How much goes through the tunnel over two channels, and how much later a small message is",
+    shows: "The throughput of the tunnel over two channels, and the delay it adds to small messages",
     claims: &[],
     conditions: &["one-flow", "eight-flows", "message", "fat-lost", "fast-lost"],
     speeds: Speeds::Namespaces,
@@ -64,7 +64,7 @@ impl Arm {
     /// Mbit/s of what has arrived from the host.
     fn throughput(&self, flows: u64, millis: u64) -> anyhow::Result<f64> {
         let said = self.rig.host.run(|| throughput::probe(self.bulk, true, flows, millis))??;
-        said["mbit_s"].as_f64().ok_or_else(|| anyhow::anyhow!("{}: no throughput was told", self.name))
+        said["mbit_s"].as_f64().ok_or_else(|| anyhow::anyhow!("{}: no throughput was reported", self.name))
     }
 
     /// Microseconds of small messages there and back over one connection.
@@ -93,10 +93,10 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
     outcome.method.push(
         "Both ends of a tunnel, the sender and the receiver share this host's processors. Arms take turns. `plain-tunnel` is one \
-         WireGuard session (boringtun) over one channel with the same trains and super-packets, and no steering; its inner \
-         MTU is 1420, as WireGuard's. A fast channel of 10 Mbit/s stands beside the fat one. Throughput is of what the \
-         receiver has; a message is 64 bytes there and back over an open connection. A stall is the longest time without \
-         an arrival at the host's program; a connection that is lost is an error of the run."
+         WireGuard session (boringtun) over one channel with the same trains and super-packets, and no steering; its inner MTU is \
+         1420, as WireGuard's. A fast channel of 10 Mbit/s stands beside the fat one. Throughput is measured at the receiver; a \
+         message is 64 bytes there and back over an open connection. A stall is the longest time without an arrival at the host's \
+         program; a lost connection is an error of the run."
             .into(),
     );
     let arms = ARMS.map(Arm::new).into_iter().collect::<anyhow::Result<Vec<_>>>()?;
@@ -112,7 +112,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
                 cx.progress.step(done, total, &format!("{condition}, {}, turn {turn}", arm.name));
                 done += 1;
                 if cx.progress.stop() {
-                    outcome.invalidate("it was stopped before the end");
+                    outcome.invalidate("it was stopped early");
                     return Ok(outcome);
                 }
                 match condition {
@@ -125,9 +125,9 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     }
     for arm in arms.iter().skip(1) {
         let spurious = arm.spurious()? as f64;
-        outcome.rows.push(Row::measured("all", "retransmissions that were none", "", arm.name, spurious));
+        outcome.rows.push(Row::measured("all", "unnecessary retransmissions", "", arm.name, spurious));
         if arm.name == OURS {
-            outcome.notes.push(Target::AtMost(0.0).note("retransmissions that were none", spurious, ""));
+            outcome.notes.push(Target::AtMost(0.0).note("unnecessary retransmissions", spurious, ""));
         }
     }
     for condition in lost {
@@ -147,7 +147,7 @@ fn without(cx: &Context, outcome: &mut Outcome, condition: &str, arms: &[Arm], t
         for turn in 0..turns {
             cx.progress.step(turn as u64, turns as u64, &format!("{condition}, {what}, turn {turn}"));
             if cx.progress.stop() {
-                outcome.invalidate("it was stopped before the end");
+                outcome.invalidate("it was stopped early");
                 return Ok(false);
             }
             values.push(lost::stall(&arm.rig, from, channel, download)?);
@@ -194,7 +194,7 @@ fn add(outcome: &mut Outcome, condition: &str, all: &[Vec<f64>]) -> anyhow::Resu
     }
     outcome.samples.extend(series);
     let about = match condition {
-        "one-flow" => "One connection of the host's data, over pairs of veth.",
+        "one-flow" => "One connection of the host's data, over veth pairs.",
         "eight-flows" => "Eight connections at once, likewise.",
         _ => "Messages of 64 bytes, one after the other, likewise.",
     };

@@ -74,7 +74,7 @@ impl Place {
         let mut doubts: Vec<String> = self.nodes.certificate().doubt().into_iter().collect();
         let lost = self.nodes.on(CLIENT, quic::dropped_by_sockets)??;
         if lost > 0 {
-            doubts.push(format!("{lost} datagrams came and found no room in the client's socket"));
+            doubts.push(format!("{lost} datagrams were dropped because the client's socket buffer was full"));
         }
         Ok(doubts)
     }

@@ -30,7 +30,7 @@ pub fn socket(address: SocketAddr) -> anyhow::Result<UdpSocket> {
 pub fn dropped_by_sockets() -> anyhow::Result<u64> {
     let path = "/proc/thread-self/net/snmp";
     let text = std::fs::read_to_string(path).with_context(|| format!("reading {path}"))?;
-    receive_errors(&text).with_context(|| format!("{path} does not tell of UDP's buffers"))
+    receive_errors(&text).with_context(|| format!("{path} has no figures on UDP buffers"))
 }
 
 /// RcvbufErrors of UDP: a line of names, then one of numbers.

@@ -1,14 +1,9 @@
-//! The known name that is nearest to an unknown one, for messages.
+//! What is wrong with a name that a registry does not have: one form of message for all registries, with the nearest known name.
 
-/// "unknown WHAT "x": did you mean "y"? Known: …".
+/// "unknown WHAT `x` (did you mean `y`?); choose one of …".
 pub fn unknown(what: &str, written: &str, known: &[&str]) -> String {
-    let guess = nearest(written, known).map(|name| format!(": did you mean {name:?}?")).unwrap_or_default();
-    format!("unknown {what} {written:?}{guess} (known: {})", known.join(", "))
-}
-
-/// "; did you mean "y"?" behind a message about an unknown name, if a known one is near.
-pub fn guess(written: &str, known: &[&str]) -> String {
-    nearest(written, known).map(|name| format!("; did you mean {name:?}?")).unwrap_or_default()
+    let guess = nearest(written, known).map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default();
+    format!("unknown {what} `{written}`{guess}; choose one of {}", known.join(", "))
 }
 
 /// The nearest name, unless all are farther away than a third of what was written.
@@ -49,6 +44,8 @@ mod tests {
         }
         assert_eq!(nearest("window", &known), None);
         assert_eq!(nearest("", &known), None);
-        assert!(unknown("key", "rcae", &known).contains("did you mean \"race\"?"));
+        let list = "; choose one of race, cache-lifetime, explore";
+        assert_eq!(unknown("key", "rcae", &known), format!("unknown key `rcae` (did you mean `race`?){list}"));
+        assert_eq!(unknown("key", "window", &known), format!("unknown key `window`{list}"));
     }
 }
