@@ -191,7 +191,7 @@ const TABLE: &[(i32, &str, &str)] = &[
     (2, "steer genkey x", "unexpected argument 'x' found"),
     (2, "lab", "Usage: headstart lab <COMMAND>"),
     (2, "lab bogus", "unrecognized subcommand 'bogus'"),
-    (2, "lab list x", "there is no experiment 'x'"),
+    (2, "lab list x", "unknown experiment `x`"),
     (2, "lab run", "the following required arguments were not provided"),
     (2, "lab run connect-model --seed x", "invalid value 'x' for '--seed <SEED>'"),
     (2, "lab run connect-model --seed -1", "invalid value '-1' for '--seed <SEED>'"),
