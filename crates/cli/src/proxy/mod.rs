@@ -127,6 +127,16 @@ impl Shared {
     }
 }
 
+/// Says where it listens: from now on it answers.
+fn tell(format: Format, address: SocketAddr, policy: &str) {
+    if format.json {
+        let url = format!("http://{address}");
+        document(1, serde_json::json!({ "url": url, "policy": policy, "pid": std::process::id() }));
+    } else {
+        crate::say!("http://{address} (HTTP/1.1 and CONNECT, by {policy})");
+    }
+}
+
 /// Serves until SIGINT or SIGTERM.
 pub fn run(args: Args) -> anyhow::Result<u8> {
     let entry = policy::find(&args.policy).map_err(|e| Usage(e.to_string()))?;
@@ -167,13 +177,7 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
         let listener = TcpListener::bind(args.listen)
             .await
             .map_err(|why| crate::accept::cannot_listen(args.listen, "--listen", &why))?;
-        let address = listener.local_addr()?;
-        if args.format.json {
-            let url = format!("http://{address}");
-            document(1, serde_json::json!({ "url": url, "policy": entry.name, "pid": std::process::id() }));
-        } else {
-            crate::say!("http://{address} (HTTP/1.1 and CONNECT, by {})", entry.name);
-        }
+        tell(args.format, listener.local_addr()?, entry.name);
         let (stop_all, stop) = watch::channel(false);
         let serving = tokio::spawn(serve(listener, shared.clone(), stop));
         tokio::spawn(keep(shared.clone()));
