@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn looking_in_vain_takes_a_hundredth_of_the_time_at_most() {
         let (mut lookout, mut now) = (Lookout::default(), Instant::ZERO);
-        // Two at a time, and then nothing for 300 us: each second look is in vain.
+        // Two at a time, and then nothing for 300 us: each second look has no result.
         let waits = std::iter::repeat_n([20 * US, 300 * US], 10_000).flatten();
         let looks = looks(&mut lookout, &mut now, 64, waits) as u32;
         let most = SAVED + now.since(Instant::ZERO) / SHARE;

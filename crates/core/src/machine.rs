@@ -62,7 +62,7 @@ impl Wakeups {
         self.0.iter().map(|(why, count)| (*why, *count))
     }
 
-    /// As what is told to others.
+    /// As a report to others.
     pub fn named(&self) -> BTreeMap<String, u64> {
         self.iter().map(|(why, count)| (why.to_owned(), count)).collect()
     }

@@ -9,7 +9,7 @@ use crate::time::Duration;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Programs that are told apart.
+/// Programs that are distinguished.
 pub const MAX_PROGRAMS: usize = 50;
 /// The name of all further ones.
 pub const OTHERS: &str = "(others)";

@@ -1,7 +1,7 @@
 //! Boards: what a running process tells a client that asks, one JSON object a connection.
 //!
 //! The client connects to a socket with an abstract name (unix(7)), which needs no removal, and reads to its end. Only the same user
-//! and root are told: the kernel names the client (SO_PEERCRED).
+//! and root get it: the kernel names the client (SO_PEERCRED).
 
 use crate::local;
 use headstart_core::time::Duration;
@@ -28,7 +28,7 @@ pub trait Told: Serialize + DeserializeOwned {
     /// The version that is known.
     const VERSION: u32;
 
-    /// The version that was told.
+    /// The version of the report.
     fn version(&self) -> u32;
 }
 

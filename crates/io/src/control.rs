@@ -1,6 +1,6 @@
 //! The control connection: what a run, or `headstart explain`, and a supervisor say to each other, and the descriptors
 //! that go along. Each message is one datagram of a `SOCK_SEQPACKET` socket: a line that names program and version, by
-//! which supervisors of other versions are told apart, then one JSON value.
+//! which supervisors of other versions are distinguished, then one JSON value.
 //!
 //! The connection of a run lives as long as the run: its end tells either side that the other has ended.
 
@@ -78,9 +78,9 @@ pub enum Request {
     Observe {
         /// The file: [`Descriptor::Report`].
         descriptors: Vec<Descriptor>,
-        /// Races that are told at most.
+        /// The most races that are reported.
         races: usize,
-        /// Whether what was learned is told too.
+        /// Whether the history is included.
         history: bool,
     },
 }
@@ -220,7 +220,7 @@ pub enum ControlError {
     /// The other side is of another version.
     #[error("the running supervisor is version {0:?}, this program is {VERSION:?}")]
     OtherVersion(String),
-    /// Not a message of ours.
+    /// Not a headstart message.
     #[error("malformed message: {0}")]
     Malformed(String),
     /// The supervisor will not.
@@ -261,7 +261,7 @@ pub fn encode(message: &impl Serialize) -> Result<Vec<u8>, ControlError> {
 
 /// The message in `bytes`.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ControlError> {
-    /// More would be no version of ours.
+    /// A longer one is not a headstart version.
     const MAX_VERSION: usize = 100;
     let Some(end) = bytes.iter().take(MAX_VERSION).position(|b| *b == b'\n') else {
         return Err(ControlError::Malformed("it has no version".into()));

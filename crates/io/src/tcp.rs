@@ -30,7 +30,7 @@ pub fn begin(to: SocketAddr, domain: Family) -> Result<OwnedFd, Errno> {
 }
 
 /// How an attempt whose socket has become writable ended: the handshake's round-trip time as the kernel measured it
-/// (`elapsed` if it cannot tell, or if the SYN had to be sent again), or the errno.
+/// (`elapsed` if it cannot tell, or if the SYN had to be retransmitted), or the errno.
 pub fn outcome(socket: impl AsFd, elapsed: Duration) -> Result<Duration, Errno> {
     sockopt::socket_error(&socket)??;
     conclude(&socket);

@@ -32,7 +32,7 @@ impl<M: ?Sized> Spec<M> {
         Self { name, parameters, digest: 0, build: Arc::new(build) }
     }
 
-    /// The same recipe, told apart from others of equal text by `digest`.
+    /// The same recipe, distinguished from others of equal text by `digest`.
     pub(crate) fn with_digest(mut self, digest: u64) -> Self {
         self.digest = digest;
         self

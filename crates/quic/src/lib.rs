@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// What is received over a path is remembered apart from what is sent over it.
 const RECEIVING: u64 = 0x7265_6365_6976_6564;
 
-/// A change of phase of a connection, as the listener is told it.
+/// A change of phase of a connection, as reported to the listener.
 #[derive(Clone, Copy, Debug)]
 pub struct StartEvent {
     /// The peer.

@@ -344,7 +344,7 @@ impl Session {
         if known { 0 } else { count.max(1) }
     }
 
-    /// Of the messages that were received here so many did not get where they were to go: the peer is told when this side closes.
+    /// Of the messages that were received here so many did not get where they were to go: the peer learns it when this side closes.
     pub(crate) fn disown(&self, messages: u64) {
         self.shared.act(|_, messenger| messenger.disown(messages));
     }

@@ -29,7 +29,7 @@ pub(crate) fn session() -> Option<&'static Session> {
 }
 
 impl Session {
-    /// Whether a lookup of ours may have given `addr`; no false negatives, few false positives.
+    /// Whether a lookup by headstart may have given `addr`; no false negatives, few false positives.
     pub fn may_know(&self, addr: IpAddr) -> bool {
         let bit = filter_bit(addr);
         self.mapped.get(bit / 8).is_some_and(|b| b.load(Ordering::Relaxed) & (1 << (bit % 8)) != 0)

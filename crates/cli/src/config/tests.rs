@@ -57,7 +57,7 @@ fn mistakes_are_named_with_file_line_and_the_nearest_name() {
         ("connect = 1\n", "config.toml:1: [connect] is a section"),
         (
             "[connect]\nrace = \"adaptve\"\n",
-            "config.toml:2: connect.race: unknown value \"adaptve\": did you mean \"adaptive\"?",
+            "config.toml:2: connect.race: unknown value `adaptve` (did you mean `adaptive`?)",
         ),
         ("[connect]\nexplore = 2\n", "config.toml:2: connect.explore: must be a number from 0 to 1 (got 2)"),
         ("[connect]\nexplore = \"0.1\"\n", "must be a number (got a text)"),
@@ -76,7 +76,7 @@ fn mistakes_are_named_with_file_line_and_the_nearest_name() {
 fn variables_that_nobody_knows_are_mistakes_too() {
     let wrong = variables(&[("HEADSTART_CWND__INITCWD", "true"), ("HEADSTART_CWND__INITCWND", "yes")]);
     let why = usage(&Config::default().read_variables(&wrong)).to_string();
-    assert!(why.contains("did you mean \"HEADSTART_CWND__INITCWND\"?"), "{why}");
+    assert!(why.contains("did you mean `HEADSTART_CWND__INITCWND`?"), "{why}");
     assert!(why.contains("HEADSTART_CWND__INITCWND: must be true or false (got \"yes\")"), "{why}");
 }
 

@@ -116,7 +116,7 @@ fn variables_that_are_not_understood_are_named() {
     for (name, says) in [
         ("HEADSTART_HISTORY", "HEADSTART_HISTORY: must be `off` or the absolute path"),
         ("HEADSTART_CONFIG", "HEADSTART_CONFIG: must be `on` or `off`"),
-        ("HEADSTART_RUN__QUITE", "did you mean \"HEADSTART_RUN__QUIET\""),
+        ("HEADSTART_RUN__QUITE", "did you mean `HEADSTART_RUN__QUIET`"),
     ] {
         for words in [&["run", "--", "true"][..], &["history", "show"], &["list"], &["steer", "genkey"]] {
             fails(headstart(words).env(name, "some/where"), 2, says);

@@ -203,7 +203,7 @@ impl Asks {
         self.replies.clear();
     }
 
-    /// When the next request is told not to wait any longer.
+    /// When the next request stops waiting.
     pub fn next_release(&self, lookups: &Lookups) -> Option<Instant> {
         self.waiting.iter().filter_map(|w| self.release_at(w, lookups)).min()
     }
@@ -216,7 +216,7 @@ impl Asks {
         released
     }
 
-    /// When this program is told not to wait any longer: only if it has asked for the other family too, that has
+    /// When this program stops waiting: only if it has asked for the other family too, that has
     /// addresses, and there is a way to them.
     fn release_at(&self, waiting: &Waiting, lookups: &Lookups) -> Option<Instant> {
         let family = waiting.question.record.family()?.other();

@@ -1,4 +1,4 @@
-//! The answer cache of one program: what it asked, what it was told, until when that holds.
+//! The answer cache of one program: its queries, the answers, and how long they are valid.
 //!
 //! Paper 1, section III-C, keeps each answer for 3600 s whatever its TTL says; ours honours TTLs unless a lifetime is
 //! set. An entry is remembered beyond its lifetime: it says which addresses belong to one name, so that a race can be run

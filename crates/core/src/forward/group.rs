@@ -1,7 +1,7 @@
 //! What a control group belongs to, by its path: a container of Docker, Podman, containerd or CRI-O, in a pod of Kubernetes or not, or a
 //! unit of systemd. Names of groups are what these programs make of them, by systemd (`docker-ID.scope`) or by themselves (`docker/ID`).
 
-/// Hexadecimal digits of a container that are told, as `docker ps` shows them.
+/// Hexadecimal digits of a container that are shown, as `docker ps` shows them.
 const SHOWN: usize = 12;
 /// Digits of one in full.
 const FULL: usize = 64;

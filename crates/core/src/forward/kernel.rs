@@ -1,4 +1,4 @@
-//! What programs of ours in the kernel tell (eBPF, `crates/io/bpf`; docs/decisions/0088): their bytes to the records that the forwarder
+//! What headstart's programs in the kernel tell (eBPF, `crates/io/bpf`; docs/decisions/0088): their bytes to the records that the forwarder
 //! makes, so that meters, lines and summaries are the same in both ways to measure.
 //!
 //! Structures are those of `crates/io/bpf/flow.h`, field by field; sizes are checked on both sides. What is cut off is no record. Nothing
@@ -24,7 +24,7 @@ pub const PAIR: usize = 32;
 const TRIPS: usize = 96;
 /// Its first place is for what is below two to this power of microseconds.
 const TRIPS_FROM: u32 = 4;
-/// Bytes that are told of the first datagram.
+/// Bytes of the first datagram that are reported.
 const BEGINNING: usize = 48;
 /// Less at a time has no rate: `TRANSFER` there, and `io::forward` of the forwarder's own.
 const TRANSFER: u64 = 8192;

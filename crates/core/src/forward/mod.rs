@@ -70,7 +70,7 @@ pub struct Settings {
     pub most_flows: usize,
     /// Ports that send datagrams at a time; the one that has been silent for longest makes room.
     pub most_mappings: usize,
-    /// No packet may be a super-packet, so programs whose interface takes longer segments than any wire does are told to send such,
+    /// No packet may be a super-packet, so programs whose interface takes longer segments than any wire does are made to send such,
     /// and get such: a packet of 64 KiB takes as long as one of 1500 bytes. They see it by TCP_MAXSEG alone.
     pub long_segments: bool,
 }

@@ -12,9 +12,9 @@ use std::net::SocketAddr;
 pub struct Facts {
     /// Smoothed round-trip time.
     pub rtt: Duration,
-    /// The smallest one, if it is told.
+    /// The smallest one, if known.
     pub min_rtt: Option<Duration>,
-    /// Segments that were sent again.
+    /// Segments that were retransmitted.
     pub sent_again: u32,
 }
 
@@ -122,7 +122,7 @@ impl Transfer {
 }
 
 /// A silence that is longer than this, and than two round trips, is the sender's pause and not the network's. 200 ms: what is lost
-/// is sent again by then (RFC 6298 as Linux has it).
+/// is retransmitted by then (RFC 6298 as Linux has it).
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// What was seen of one direction.
@@ -187,7 +187,7 @@ pub struct Flow {
     pub facts: Option<Facts>,
     /// From the last bytes of what the program said to the peer's acknowledgement of them, where that is timed.
     pub requests: Trips,
-    /// Segments that had to be sent again between the program and here.
+    /// Segments that had to be retransmitted between the program and here.
     pub sent_again_here: u32,
     /// What only the kernel tells; none if the forwarder has carried it.
     pub told: Option<Box<TcpStats>>,

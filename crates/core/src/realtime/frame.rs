@@ -74,7 +74,7 @@ impl Proof {
 pub enum Frame<'a> {
     /// First on each connection.
     Hello(Hello<'a>),
-    /// The answer of a peer of ours to [`Frame::Hello`]: first on each connection the other way.
+    /// The answer of a headstart peer to [`Frame::Hello`]: first on each connection the other way.
     Welcome(Proof),
     /// Its answer where it does not know the session that goes on: it was restarted, or has given it up.
     Gone(Proof),
@@ -359,7 +359,7 @@ fn control(which: u64, payload: &[u8]) -> Result<Frame<'_>, FrameError> {
     }
 }
 
-/// Whether a connection of a peer of ours may begin with this byte: every other one is told apart at once.
+/// Whether a connection of a headstart peer may begin with this byte: every other one is distinguished at once.
 pub fn begins_a_connection(first: u8) -> bool {
     [HELLO << 2, WELCOME << 2, GONE << 2].contains(&u64::from(first))
 }

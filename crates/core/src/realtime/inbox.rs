@@ -1,7 +1,7 @@
 //! Messages that have come in, until the program takes them: each once, in the order that its lane promises.
 //!
-//! Copies are told apart by number. What a program does not take is bounded: `Latest` lanes keep the newest value of each
-//! key, and for the rest the caller is told to stop reading ([`Inbox::is_full`]).
+//! Copies are distinguished by number. What a program does not take is bounded: `Latest` lanes keep the newest value of each
+//! key, and for the rest the caller must stop reading ([`Inbox::is_full`]).
 
 use super::frame::{FrameError, MAX_MESSAGE};
 use super::lane::{Kind, LaneId, WINDOW};

@@ -21,7 +21,7 @@ pub(super) struct Outgoing {
     pub last: Instant,
     /// The peer has it, or it is not needed any more.
     pub done: bool,
-    /// How often it was queued to be sent again.
+    /// How often it was queued to be resent.
     pub again: u8,
 }
 
@@ -104,7 +104,7 @@ impl Lane {
         Ok(queued)
     }
 
-    /// Makes room for another value: the oldest that a newer one of its key has overtaken is not sent again. Only where each is the newest of
+    /// Makes room for another value: the oldest that a newer one of its key has overtaken is not resent. Only where each is the newest of
     /// its key, or too many that are done stand behind one that is not, is it the oldest of all.
     fn displace(&mut self) {
         let overtaken = |at: &usize| !self.kept[*at].done && self.is_overtaken(self.base + *at as u64);
@@ -132,14 +132,14 @@ impl Lane {
         self.kept.iter().skip(from).any(|m| !m.sent && !m.done)
     }
 
-    /// Whether a newer value of the same key was handed in: an older one need not be sent again.
+    /// Whether a newer value of the same key was handed in: an older one need not be resent.
     pub fn is_overtaken(&self, seq: u64) -> bool {
         let Some(at) = seq.checked_sub(self.base).and_then(|at| usize::try_from(at).ok()) else { return true };
         let Some(message) = self.kept.get(at) else { return true };
         self.kind == Kind::Latest && self.kept.iter().skip(at + 1).any(|m| m.key == message.key)
     }
 
-    /// Nothing waits for this message any more: a newer value has overtaken it, and it is not sent again.
+    /// Nothing waits for this message any more: a newer value has overtaken it, and it is not resent.
     pub fn give_up(&mut self, seq: u64) {
         let at = seq.checked_sub(self.base).and_then(|at| usize::try_from(at).ok());
         if let Some(message) = at.and_then(|at| self.kept.get_mut(at)) {

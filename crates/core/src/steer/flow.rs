@@ -46,7 +46,7 @@ impl Flow {
         }
         match (channel, self.is_hurried) {
             (Channel::Fast, false) => (self.is_hurried, self.from) = (true, facts.seq),
-            // What is only sent again is older than what was hurried.
+            // What is only retransmitted is older than what was hurried.
             (Channel::Fat, true) if tcp::before(self.from, facts.seq.wrapping_add(facts.payload as u32)) => {
                 self.is_hurried = false;
             }

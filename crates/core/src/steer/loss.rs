@@ -22,7 +22,7 @@ pub(super) struct Loss {
 }
 
 impl Loss {
-    /// For a channel that loses this share, if it was told.
+    /// For a channel with this configured loss.
     pub fn new(told: Option<f64>) -> Self {
         let share = told.filter(|share| (0.0..=1.0).contains(share)).unwrap_or(ASSUMED.0);
         Self { sent: ASSUMED.1, lost: share * ASSUMED.1, known: None, share }

@@ -200,7 +200,7 @@ impl<P> Machine for Resequencer<P> {
         } else {
             self.tally.missing[channel.index()] = self.tally.missing[channel.index()].saturating_sub(1);
         }
-        // Packets that waited for an earlier number waited in vain.
+        // Packets that waited for an earlier number waited without result.
         self.release(channel, number.saturating_sub(1));
         self.come[channel.index()].note(number);
         if let Some(twin) = copy_of.map(|low| extend(self.highest[other.index()], low)) {

@@ -52,7 +52,7 @@ pub struct Settings {
     pub full: usize,
     /// The fat channel and the fast one.
     pub channels: [ChannelSettings; 2],
-    /// How channels are probed; without it both are taken for alive, and their delays for what was told.
+    /// How channels are probed; without it both count as alive, with their configured delays.
     pub probes: Option<ProbeSettings>,
 }
 

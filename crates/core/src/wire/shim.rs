@@ -29,7 +29,7 @@ pub enum Request {
         name: String,
         /// One family, or both.
         family: Option<Family>,
-        /// TCP port, where getaddrinfo was told a numeric one and SOCK_STREAM: a connection is likely to follow.
+        /// TCP port, where getaddrinfo got a numeric one and SOCK_STREAM: a connection is likely to follow.
         port: Option<u16>,
         /// AI_ADDRCONFIG: leave out families that the host has no address of.
         configured_only: bool,
@@ -88,7 +88,7 @@ pub enum Pass {
     NoServer = 5,
     /// The name cannot be asked of DNS.
     BadName = 6,
-    /// No lookup of ours gave this address.
+    /// No lookup by headstart gave this address.
     UnknownAddress = 7,
     /// A non-blocking caller, and nothing was under way to the address.
     NothingReady = 8,

@@ -25,7 +25,7 @@ pub enum Host {
     Address(IpAddr),
 }
 
-/// Why bytes are not what they should be, and what the program is told before the connection is closed.
+/// Why bytes are not what they should be, and the answer to the program before the connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SocksError {
     /// Another version, or another protocol.
@@ -43,7 +43,7 @@ pub enum SocksError {
 }
 
 impl SocksError {
-    /// What the program is told (RFC 1928, sections 3 and 6); nothing, if it does not speak this protocol.
+    /// The answer to the program (RFC 1928, sections 3 and 6); nothing, if it does not speak this protocol.
     pub fn reply(self) -> Vec<u8> {
         match self {
             Self::Version => Vec::new(),

@@ -121,7 +121,7 @@ pub struct Starts {
     pub given: u64,
     /// Of these, how many lost something of their first flight.
     pub lost: u64,
-    /// SYNs that were to be sent again sooner than after a second.
+    /// SYNs to be retransmitted sooner than after a second.
     pub syns: u64,
 }
 
@@ -134,7 +134,7 @@ pub struct BundlingTally {
     pub outgoing: u64,
     /// Of these, how many carry something again.
     pub bundled: u64,
-    /// Bytes that were carried again.
+    /// Bytes that were repeated.
     pub bytes: u64,
 }
 

@@ -1,7 +1,7 @@
 //! Undoes what a killed daemon has left. Any process with its rights may do so, at any time and repeatedly;
 //! a living daemon's changes are never touched.
 //!
-//! The journal says what to undo. What bears our marks and is in no journal is told, and undone if that is wanted: nothing is
+//! The journal says what to undo. Objects with headstart's marks that are in no journal are reported, and undone on request: nothing is
 //! called clean that was not looked at.
 
 use super::DaemonError;

@@ -13,7 +13,7 @@ use headstart_core::wire::tcp_metrics::Remembered;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-/// How often another program may remove a route of ours, within [`WITHIN`], before we give it up. Ours.
+/// How often another program may remove a route of headstart's, within [`WITHIN`], before we give it up. Ours.
 const PATIENCE: usize = 5;
 /// See [`PATIENCE`].
 const WITHIN: Duration = Duration::from_secs(60);

@@ -67,7 +67,7 @@ pub enum ToEngine {
         /// Whether packets of the socket will not come back to the interface.
         ok: bool,
     },
-    /// Whether statistics are looked at: they are told once a second until that is over.
+    /// Whether statistics are sent: once a second until switched off.
     Subscribe {
         /// Whether they are.
         on: bool,
@@ -116,7 +116,7 @@ pub enum What {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
-    /// Whether connections are raced over all addresses that the app was told of the peer's name.
+    /// Whether connections are raced over all addresses that the app got for the peer's name.
     pub accelerate: bool,
     /// The race, by its name in the registry; the default one if none.
     pub race: Option<String>,

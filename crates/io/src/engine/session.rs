@@ -22,7 +22,7 @@ use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-/// How often statistics are told.
+/// How often statistics are sent.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// How long the last words of apps may stand still on their way when the session ends.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -195,10 +195,10 @@ struct Session<'a> {
     running: Running<'a>,
     link: Shared,
     kept: Rc<RefCell<Kept>>,
-    /// When statistics are told next, while they are looked at.
+    /// When statistics are sent next, while the app subscribes.
     statistics: Option<Instant>,
     capture: Option<Rc<RefCell<Capture>>>,
-    /// The app does not read as fast as it is told.
+    /// The app does not read as fast as messages are sent.
     waits: bool,
     clock: Clock,
 }

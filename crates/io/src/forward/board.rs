@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Version of the object.
 pub const VERSION: u32 = 1;
-/// Connections and programs that are told; those with the most data come first.
+/// The most connections and programs that are reported; those with the most data come first.
 const MOST_LINES: usize = 200;
 const MOST_APPS: usize = 100;
 /// Connections that have ended and are told: the latest.
@@ -24,7 +24,7 @@ const MOST_NAMES: usize = 1000;
 const OTHERS: &str = "(others)";
 /// What a program is called that is not known.
 pub const UNKNOWN: &str = "?";
-/// Values of which the median is told: the latest.
+/// Values for the median: the latest.
 const LATEST: usize = 256;
 
 /// Numbers by the names of their meters (`headstart_core::forward::meter`); a meter without a number is left out.

@@ -2,7 +2,7 @@
 //!
 //! Every change is written into a [`journal`] of two copies that has reached the disk before the change is made, and every change can be
 //! undone twice without harm. Everything is in one routing table, one range of rule priorities, one nftables table, and bears
-//! a mark of ours, so that what others made is told apart and left alone. /etc is never written to.
+//! headstart's mark, so that what others made is distinguished and left alone. /etc is never written to.
 
 pub mod change;
 pub mod found;

@@ -3,7 +3,7 @@
 //! A WireGuard session a channel (boringtun's), each with its own counters, so that a channel that is late is never taken for one
 //! that replays. What is inside is decided by `core::steer::End`; here its frames are encrypted and its peers found. A peer may move:
 //! its address is the one that the last authentic datagram came from. Sessions read a clock of their own; everything else
-//! is told the time.
+//! gets the time.
 
 use super::config::Config;
 use boringtun::noise::{Tunn, TunnResult};

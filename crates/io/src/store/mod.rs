@@ -1,7 +1,7 @@
 //! What was learned, kept on disk for the next supervisor of this user: habits of programs and history of networks, never
 //! answers or connections. Names and addresses are sealed (see `seal` and docs/decisions/0008).
 //!
-//! Nothing here is needed to go on: whatever goes wrong is told in one line and ends in knowing nothing. Every call may
+//! Nothing here is needed to go on: errors are reported in one line and leave an empty history. Every call may
 //! take as long as a disk takes; the supervisor makes them in a thread of their own.
 
 mod file;

@@ -1,7 +1,7 @@
 //! How large objects were that a proxy has fetched, kept on disk for the next one of this user, in a store of its own beside
 //! the history and under the same key (docs/decisions/0008): one sealed record of keyed hashes and sizes, no address of anything.
 //!
-//! Nothing here is needed to go on: whatever goes wrong is told in one line and ends in knowing nothing. Every call may take as
+//! Nothing here is needed to go on: errors are reported in one line and leave an empty history. Every call may take as
 //! long as a disk takes.
 
 use super::file::{FileError, StoreFile};

@@ -1,7 +1,7 @@
 //! What was learned of paths (`headstart_core::cwnd::history`), kept on disk for the next server or client of this user, in a
 //! store of its own beside the history and under the same key (docs/decisions/0008).
 //!
-//! Nothing here is needed to go on: whatever goes wrong is told in one line and ends in knowing nothing. Every call may take
+//! Nothing here is needed to go on: errors are reported in one line and leave an empty history. Every call may take
 //! as long as a disk takes.
 
 use super::file::{Change, FileError, StoreFile};

@@ -1,7 +1,7 @@
 //! What the page of `headstart ui` draws over days: summaries by how long they cover and when they begin, in a store of its own beside the
 //! history and under the same key (docs/decisions/0008, 0098). What a summary holds is its reader's business.
 //!
-//! Nothing here is needed to go on: whatever goes wrong is told in one line and ends in knowing nothing. Every call may take as
+//! Nothing here is needed to go on: errors are reported in one line and leave an empty history. Every call may take as
 //! long as a disk takes.
 
 use super::file::{Change, FileError, StoreFile};

@@ -1,6 +1,6 @@
 //! What every front end shares: the connector and its hands, which send its queries and open its connections.
 //!
-//! A front end feeds inputs under request ids of its own and is told what came of them ([`Notice`]). Nothing is decided
+//! A front end feeds inputs under request ids of its own and receives the results ([`Notice`]). Nothing is decided
 //! here, and nothing here knows how a program is reached.
 
 use super::place::{Place, Rules};
@@ -138,7 +138,7 @@ impl Engine {
         let server = self.transport.server(n);
         if let Some((query, result)) = self.transport.event(&self.poll, |n| EXCHANGE | n, n) {
             if let LookupResult::Addresses(list, _) = &result {
-                // A program that asks over DNS is told what the server said, whatever became of it here.
+                // A program that asks over DNS gets the server's answer, whatever its result here.
                 list.iter().for_each(|addr| self.make_known(*addr));
             }
             let index = self.names.servers().iter().position(|known| Some(*known) == server);

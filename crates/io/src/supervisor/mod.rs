@@ -77,7 +77,7 @@ pub struct Supervisor {
 pub enum Ended {
     /// There was no client left to serve.
     Idle,
-    /// It was told to.
+    /// It was stopped.
     Stopped,
 }
 

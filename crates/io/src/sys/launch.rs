@@ -40,7 +40,7 @@ pub struct Launched {
     pid: Pid,
 }
 
-/// What the child is told, and what it tells: all made before it exists, for it must not allocate.
+/// Input and output of the child: all made before it exists, for it must not allocate.
 struct Plan<'a> {
     file: *const c_char,
     name: *const c_char,

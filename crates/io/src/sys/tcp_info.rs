@@ -11,7 +11,7 @@ use std::time::Duration;
 pub struct TcpInfo {
     /// State of the connection: TCP_ESTABLISHED = 1, TCP_CLOSE = 7 … (net/tcp_states.h).
     pub state: u8,
-    /// How long an answer is waited for before something is sent again.
+    /// How long an answer is waited for before something is retransmitted.
     pub rto: Duration,
     /// Smoothed round-trip time (RFC 6298).
     pub rtt: Duration,
@@ -23,7 +23,7 @@ pub struct TcpInfo {
     pub last_ack_recv: Duration,
     /// Congestion window in segments.
     pub snd_cwnd: u32,
-    /// Segments sent again so far.
+    /// Segments retransmitted so far.
     pub total_retrans: u32,
     /// Segments sent so far, with and without data, if the kernel tells (4.2 and later).
     pub segs_out: Option<u32>,
@@ -31,7 +31,7 @@ pub struct TcpInfo {
     pub segs_in: Option<u32>,
     /// Bytes that the peer has acknowledged so far, the SYN as one of them, if the kernel tells (4.1 and later).
     pub bytes_acked: Option<u64>,
-    /// Bytes of payload sent so far, sent again included, if the kernel tells (4.19 and later).
+    /// Bytes of payload sent so far, retransmissions included, if the kernel tells (4.19 and later).
     pub bytes_sent: Option<u64>,
 }
 

@@ -15,7 +15,7 @@ const PARTS: usize = 4;
 enum Client {
     /// A user of this host.
     User(u32),
-    /// Another host, or one whose users cannot be told apart.
+    /// Another host, or one whose users cannot be distinguished.
     Host(IpAddr),
 }
 

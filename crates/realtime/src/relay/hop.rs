@@ -100,7 +100,7 @@ async fn one_way((from, to): (&Session, &Session), in_hand: &AtomicU64) -> Resul
 
 /// Takes in plain TCP connections, 4096 at a time, and carries each over a session of its own to `onward`, where [`run_far`] makes it a
 /// connection again: so a program that knows nothing of sessions gains on the hop between the two. Where `onward` turns out to
-/// be no peer of ours, it gets one plain connection for each, as if nothing were between.
+/// be no headstart peer, it gets one plain connection for each, as if nothing were between.
 pub async fn run_near(
     listener: TcpListener,
     admitted: impl Fn(IpAddr) -> bool,

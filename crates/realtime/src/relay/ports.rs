@@ -182,7 +182,7 @@ async fn whole<T>(
     }
 }
 
-/// What the program is told of a failure.
+/// What the program learns of a failure.
 fn reply_for(error: &SessionError) -> Reply {
     let SessionError::Connect(error) = error else { return Reply::Failed };
     match error.get_ref().and_then(|inner| inner.downcast_ref()) {

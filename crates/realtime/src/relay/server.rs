@@ -40,7 +40,7 @@ pub struct ServerSettings {
     pub clients: Vec<PublicKey>,
     /// Where they may go.
     pub access: Access,
-    /// Connections of clients at most; further ones are told that the relay is busy. Those of others do not count: they have bounds of
+    /// Connections of clients at most; further ones get the answer that the relay is busy. Those of others do not count: they have bounds of
     /// their own.
     pub most: usize,
     /// How long a connection may take to identify itself and say what it wants, and a destination to answer.

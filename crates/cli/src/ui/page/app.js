@@ -80,7 +80,7 @@ async function stay() {
     } catch (why) {
       if (why.message === 'wrong token') {
         status('off', 'no access');
-        main.replaceChildren(h('p', { class: 'empty' }, 'Open the whole address that headstart printed, with what is behind #.'));
+        main.replaceChildren(h('p', { class: 'empty' }, 'Open the whole address that headstart printed, including the part after #.'));
         return;
       }
       status('off', 'stopped');

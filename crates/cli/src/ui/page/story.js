@@ -98,7 +98,7 @@ export function picture(race, width, small = false) {
   return s('svg', { role: 'img', 'aria-label': label, viewBox: `0 0 ${width} ${height}`, height, preserveAspectRatio: small ? 'none' : 'xMinYMin meet' }, parts);
 }
 
-/** What became of a race, and whether that is good. */
+/** The result of a race, and whether that is good. */
 export function outcome(race) {
   const last = race.events.findLast((one) => ['handed-over', 'given-up', 'left-alone', 'connected', 'told', 'asked', 'ahead'].includes(one.event));
   switch (last?.event) {
@@ -107,7 +107,7 @@ export function outcome(race) {
     case 'left-alone': return ['not handled', 'warn'];
     case 'connected': return ['ready', 'good'];
     case 'told': return [last.addresses.length > 0 ? 'addresses found' : 'no addresses', last.addresses.length > 0 ? '' : 'warn'];
-    default: return ['under way', 'quiet'];
+    default: return ['in progress', 'quiet'];
   }
 }
 
@@ -127,7 +127,7 @@ export function words(event) {
     case 'failed': return `${event.to} failed, error ${event.errno}`;
     case 'wanted': return `the program connects to ${event.to}`;
     case 'handed-over': return `handed over: ${event.to}, ${event.connected ? 'connected' : 'connecting'}`;
-    case 'given-up': return `the program is told that it failed, error ${event.errno}`;
+    case 'given-up': return `the program gets error ${event.errno}`;
     case 'left-alone': return `not handled: ${event.reason}`;
     case 'closed': return `${event.to} closed${event.connected ? ', not needed' : ' before it was connected'}`;
     default: return event.event;

@@ -304,7 +304,7 @@ class Steering {
   share = new Chart('Data over each channel', [['fat', '--v4'], ['fast', '--v6']], mbit);
   trips = new Chart('Round trip of each channel', [['fat', '--v4'], ['fast', '--v6']], ms);
   channels = new Table('Channels', [['channel'], ['state', 'left'], ['used as', 'left'], ['round trip'], ['loss'], ['packets'], ['data'], ['share']], 'No tunnel over two channels: “sudo headstart up --steer FILE” opens one.');
-  reasons = new Table('Why packets went where', [['reason'], ['channel', 'left'], ['packets'], ['gained, mean']], 'No packet yet.');
+  reasons = new Table('Why packets took which channel', [['reason'], ['channel', 'left'], ['packets'], ['gained, mean']], 'No packet yet.');
   rates = [new Rate(), new Rate()];
 
   element() {

@@ -138,7 +138,7 @@ impl Connector {
         self.outputs.push_back(Output::Answer(request, resolved));
     }
 
-    /// The addresses of `job` in the order that programs are told: as the race has it, what has no route last, and where this host
+    /// The addresses of `job` in the order in which programs get them: as the race has it, what has no route last, and where this host
     /// has no source address for global IPv6 addresses that suits them, these behind IPv4 (RFC 6724, section 6, rules 1, 2 and 5).
     fn in_order(&mut self, now: Instant, job: &Job, faster: Option<Family>) -> Vec<IpAddr> {
         let mut list = job.addresses();
@@ -174,10 +174,10 @@ impl Connector {
         let faster = self.settings.faster.get(&*job.name).copied();
         let list = self.in_order(now, job, faster);
         let pending = job.want.includes(Family::V6) && !job.v6.is_settled() && self.race.waits_for_both();
-        // What it was told holds, even where another address would be the first by now.
+        // The addresses that it got stay valid, even where another address would be the first by now.
         let expected = if pending { Some(Family::V6) } else { list.first().copied().map(Family::of) };
         let expected = if self.brings_ipv6(now, job) { Some(Family::V6) } else { expected };
-        // A program whose sockets are all of AF_INET6 brings one of these whatever it was told first.
+        // A program whose sockets are all of AF_INET6 brings one of these whichever address it got first.
         let told = job.told.first().filter(|_| !self.mapping.contains(&job.app));
         let head = told.copied().map(Family::of).or(expected);
         // A program that races by itself goes to each family with a socket of that family.

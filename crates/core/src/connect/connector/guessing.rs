@@ -2,7 +2,7 @@
 //! do is shown by a connection to the port that they will most likely go to. Ours.
 //!
 //! Without us the program would wait for both answers, and told of one family that fails it would fail too. With a connection
-//! open it is told at once, and given that connection if it goes there.
+//! open it gets the answer at once, and that connection if it connects there.
 //!
 //! What never happens here: a failure at a port that was only guessed counting against an address.
 

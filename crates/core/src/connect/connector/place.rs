@@ -13,7 +13,7 @@ use crate::time::{Duration, Instant};
 const SHORTEST_SLEEP: Duration = Duration::from_secs(1);
 
 impl Connector {
-    /// The network that the host is on, as far as it was told.
+    /// The network that the host is on, as far as reported.
     pub fn network(&self) -> NetworkId {
         self.network
     }

@@ -205,7 +205,7 @@ impl View<'_> {
     /// Addresses known so far, not yet tried, usable; IPv6 first, each family in the server's order.
     pub fn untried(&self) -> Vec<IpAddr> {
         let mut addresses = self.addresses();
-        // Where a socket of another kind was tried in vain, one of the right kind is news; at most one SYN a second.
+        // Where a socket of another kind was tried without result, one of the right kind is news; at most one SYN a second.
         let in_vain = |t: &Attempt| !(self.serves)(t) && self.now - t.started >= Duration::from_secs(1);
         addresses.retain(|a| (self.usable)(*a) && self.attempts.iter().all(|t| t.addr != *a || in_vain(t)));
         addresses

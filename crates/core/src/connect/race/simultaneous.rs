@@ -1,5 +1,5 @@
 //! `simultaneous`: the race of paper 1 (section III; equations 2 and 5). Both families are asked at once; each begins to
-//! connect as soon as its own answer is there; the program is told when both answers are there (equation 2).
+//! connect as soon as its own answer is there; the addresses are returned when both answers are there (equation 2).
 
 use super::{Next, Race, State, View};
 use crate::path::Family;

@@ -1,4 +1,4 @@
-//! Segments that had to be sent again: on the way to the peer, and between the program and the forwarder, where none should be.
+//! Segments that had to be retransmitted: on the way to the peer, and between the program and the forwarder, where none should be.
 
 use super::{Entry, Sources};
 

@@ -22,7 +22,7 @@ pub struct Entry {
     pub lab_only: bool,
     /// Whether a program's SYN is answered before the peer is connected.
     pub early_answer: bool,
-    /// The largest segment that programs are told to send, whatever the path takes.
+    /// The largest segment that programs are made to send, whatever the path takes.
     pub claimed_mss: Option<u16>,
     /// Whether Nagle's algorithm is as the program has it; otherwise it is on.
     pub mirrors_delay: bool,

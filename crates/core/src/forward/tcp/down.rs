@@ -9,7 +9,7 @@ use std::sync::Arc;
 const MOST_FLIGHT: usize = 1024 * 1024;
 /// The most that goes to the program in one packet: 64 KiB with headers.
 const MOST_PACKET: usize = 65_400;
-/// The first time after which something is sent again, and the longest. As Linux has them (RFC 6298 would have 1 s first).
+/// The first time after which something is retransmitted, and the longest. As Linux has them (RFC 6298 would have 1 s first).
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// A window that stays closed is asked about after this long at first: an update may have been lost.
@@ -62,7 +62,7 @@ pub(super) struct Down {
     window: u32,
     largest: u32,
     scale: u8,
-    /// Where the window was told: sequence and acknowledgement (RFC 9293, SND.WL1 and SND.WL2).
+    /// Where the window was advertised: sequence and acknowledgement (RFC 9293, SND.WL1 and SND.WL2).
     told: (u32, u32),
     /// The largest segment that goes to the program.
     pub mss: u16,

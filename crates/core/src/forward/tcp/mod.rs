@@ -25,7 +25,7 @@ use up::Up;
 /// How long data waits for a full socket until it is acknowledged. 100 ms: half of the least time after which a program's
 /// kernel would send it again (RFC 6298 allows 1 s, Linux 200 ms), so that nothing is sent twice.
 const GRACE: Duration = Duration::from_millis(100);
-/// How often an answer to a SYN is sent again, each time after twice as long, 1 s at first: as Linux does (tcp_synack_retries).
+/// How often an answer to a SYN is retransmitted, each time after twice as long, 1 s at first: as Linux does (tcp_synack_retries).
 const MOST_ANSWERS: u32 = 5;
 /// How long a program's kernel is left alone to find out by itself that there is no peer; it needs a second at most (see
 /// `Output::TimeOut`).
@@ -46,7 +46,7 @@ enum Phase {
     Open,
     /// The peer is silent for good, and the program's kernel is to find that out by itself: it hears nothing until this moment.
     Silent { until: Instant },
-    /// Over; the socket is told to close.
+    /// Over; the socket is to be closed.
     Over,
 }
 
@@ -91,7 +91,7 @@ pub(super) struct Connection {
     /// Whether they may be.
     long: bool,
     traffic_class: u8,
-    /// When the answer is to be sent again.
+    /// When the answer is to be retransmitted.
     answer_again: Option<Instant>,
     /// Segments with data that were shorter than they might have been.
     small: u32,

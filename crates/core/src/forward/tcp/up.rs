@@ -29,7 +29,7 @@ pub(super) struct Up {
     next: u32,
     /// What was acknowledged.
     acked: u32,
-    /// The window's right edge, as the program was told; never drawn back.
+    /// The window's right edge, as advertised to the program; never drawn back.
     edge: u32,
     scale: Option<u8>,
     /// Data in order that the socket has not taken yet.
@@ -46,7 +46,7 @@ pub(super) struct Up {
     full: bool,
     /// The program's FIN has come, in order.
     fin: bool,
-    /// The socket was told so.
+    /// The socket has been informed.
     shut: bool,
     early: Vec<(u32, Vec<u8>)>,
     /// The byte behind the urgent one.
@@ -168,7 +168,7 @@ impl Up {
         (self.acked, u16::try_from(window).unwrap_or(u16::MAX))
     }
 
-    /// Whether the program has ended its side, and was told that its end was heard.
+    /// Whether the program has ended its side, and has its FIN acknowledged.
     pub fn is_heard_out(&self) -> bool {
         self.fin && self.acked == self.next
     }

@@ -13,7 +13,7 @@ use crate::time::{Duration, Instant};
 use packet::{Flow, Segment};
 use std::collections::{HashMap, VecDeque};
 
-/// Segments that are carried again by the next one at most: with two, only three losses in a row cost anything. Ours.
+/// Segments that are repeated by the next one at most: with two, only three losses in a row cost anything. Ours.
 const DEPTH: usize = 2;
 /// Longest payload of a thin stream, in bytes. Ours; the paper's messages have 50.
 const THIN: usize = 120;
@@ -125,7 +125,7 @@ pub struct Tally {
     pub outgoing: u64,
     /// Of these, how many carry something again.
     pub bundled: u64,
-    /// Bytes that were carried again.
+    /// Bytes that were repeated.
     pub bytes: u64,
 }
 
@@ -169,7 +169,7 @@ impl Bundler {
         true
     }
 
-    /// A packet of IP has come in: what it acknowledges need not be carried again.
+    /// A packet of IP has come in: what it acknowledges need not be repeated.
     pub fn incoming(&mut self, now: Instant, packet: &[u8]) {
         let Some(segment) = Segment::parse(packet) else { return };
         if let Some(thin) = segment.ack.and_then(|_| self.flows.get_mut(&segment.flow.reversed()))

@@ -49,14 +49,14 @@ pub(super) struct Wire {
     pub hello: bool,
     /// This side opened it.
     pub opened: bool,
-    /// The peer has said that it is one of ours, and which connection this is.
+    /// The peer has said that it runs headstart, and which connection this is.
     pub met: bool,
     pub welcome: Option<Proof>,
     pub bye: bool,
     pub notices: u32,
     pub fillers: u32,
     pub echoes: u32,
-    /// Messages to be sent again here.
+    /// Messages to be resent here.
     pub again: VecDeque<Handle>,
     /// Written and not acknowledged by the peer, oldest first.
     pub flights: VecDeque<Flight>,

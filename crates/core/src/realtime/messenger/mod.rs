@@ -1,4 +1,4 @@
-//! One end of a session: which message goes when over which connection, and what is told to the other end.
+//! One end of a session: which message goes when over which connection, and what is reported to the other end.
 //!
 //! The caller owns the connections and writes what [`Messenger::transmit`] gives it, one write a call, so that a frame is a
 //! segment (TCP_NODELAY). It asks only when it can write, so that what waits here, not in a buffer of the kernel, is newest
@@ -29,7 +29,7 @@ use std::collections::VecDeque;
 pub const MAX_CONNECTIONS: usize = MAX_COUNTS;
 /// Packets that the bucket of extra ones holds: a burst that takes a whole window of messages at a short interval. Ours.
 const BUCKET: u32 = 4;
-/// A message goes again by itself at most so often, once over each other connection of `hedge`; then TCP's own retransmission is
+/// A message is resent by itself at most so often, once over each other connection of `hedge`; then TCP's own retransmission is
 /// as good. Ours.
 const MOST_AGAIN: u8 = 5;
 /// Without a technique that acknowledges each message, one is sent after so many … Ours.
@@ -54,7 +54,7 @@ pub struct Settings {
     pub name: String,
     /// The time between two messages, if the program knows it.
     pub interval: Option<Duration>,
-    /// Keep what is not acknowledged, so that it can be sent again when connections are lost. Without it nothing is
+    /// Keep what is not acknowledged, so that it can be resent when connections are lost. Without it nothing is
     /// acknowledged unless the technique wants it.
     pub resume: bool,
     /// Bytes that wait for the program before no more is to be read.
@@ -194,7 +194,7 @@ pub struct Messenger {
     tolerance: Tolerance,
     /// When the latest sent of the messages that are known to have arrived was sent.
     newest: Instant,
-    /// Room to choose what is carried again.
+    /// Room to choose what is repeated.
     carried: Vec<(Instant, Handle, usize)>,
     /// When an acknowledgement last told of something.
     heard: Instant,

@@ -1,7 +1,7 @@
 //! Over which connection a new message goes, what goes along with it, and what acknowledgements tell of the connections that
 //! they do not name: RACK (RFC 8985) across connections. Ours.
 //!
-//! A connection hands nothing out behind a lost segment, so what is unacknowledged on one goes again over another, in the
+//! A connection hands nothing out behind a lost segment, so what is unacknowledged on one is resent over another, in the
 //! segment of a message that goes there anyway: that costs bytes, and no packet. What never happens here: a packet is sent
 //! that no message, and no message's deadline, called for.
 

@@ -1,8 +1,9 @@
 //! What the state of the path asks for. Ours, and the default.
 //!
-//! After a loss, what is unacknowledged goes again with the next message, over another connection, so that another loss costs the time
-//! between two messages and no packet. What is overdue goes again whatever was before, with the next message or, if that is far, by
-//! itself, as `hedge` has it, for at most 15 % extra packets, after a loss for more. So a path that loses nothing pays nothing. Queued: whatever is sent waits behind what was sent, so nothing goes again, patience
+//! After a loss, what is unacknowledged is resent with the next message, over another connection, so that another loss costs the time
+//! between two messages and no packet. What is overdue is resent whatever was before, with the next message or, if that is far, by
+//! itself, as `hedge` has it, for at most 15 % extra packets, after a loss for more. So a path that loses nothing pays nothing. Queued:
+//! whatever is sent waits behind what was sent, so nothing is resent, patience
 //! is longer, and `Latest` lanes send at most twice a round trip. Outage: each message takes along what is overdue, so that the
 //! first to get through brings all.
 

@@ -1,5 +1,5 @@
 //! Six warm connections, one of them in use. As soon as a message on it is overdue it is left for a clean one, and what was
-//! on its way is sent again there. Ours; parallel connections for delay are from Brosh et al. (SIGMETRICS 2008).
+//! on its way is resent there. Ours; parallel connections for delay are from Brosh et al. (SIGMETRICS 2008).
 //!
 //! A lost segment holds up only its own connection, so the messages after it pass by.
 
@@ -39,7 +39,7 @@ impl Technique for Hedge {
         Some(patience(view))
     }
 
-    /// It is bounded by the messages themselves: each goes again at most as often as there are connections.
+    /// It is bounded by the messages themselves: each is resent at most as often as there are connections.
     fn earns(&self, _: &View) -> u32 {
         100
     }

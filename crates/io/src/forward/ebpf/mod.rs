@@ -1,4 +1,4 @@
-//! Measured without being carried: programs of ours in the kernel (eBPF, `crates/io/bpf`) tell what the forwarder would have seen
+//! Measured without being carried: headstart's programs in the kernel (eBPF, `crates/io/bpf`) tell what the forwarder would have seen
 //! (docs/decisions/0088). No packet of a program passes through this process.
 //!
 //! [`Programs`] loads and attaches them; [`Watcher`] reads what they tell. Nothing is pinned: whatever ends this process, even

@@ -164,7 +164,7 @@ impl Programs {
         Ok(Self { ebpf, counted: None })
     }
 
-    /// Where ends and lookups are told.
+    /// Where ends and lookups are reported.
     pub(super) fn ring(&mut self) -> Result<RingBuf<MapData>, KernelError> {
         RingBuf::try_from(self.take("TOLD")?).map_err(failed("the ring"))
     }

@@ -199,7 +199,7 @@ impl Watcher {
     }
 }
 
-/// A watcher that reads until it is told to end.
+/// A watcher that reads until it is stopped.
 struct Running<'a> {
     watcher: &'a mut Watcher,
     stop: BorrowedFd<'a>,

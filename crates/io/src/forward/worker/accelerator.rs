@@ -69,7 +69,7 @@ pub(super) struct Accelerator {
     /// `None` where the kernel does not tell: then each look is a full one.
     watch: Option<Watch>,
     seen: Option<Surroundings>,
-    /// The network is told, and not looked for.
+    /// The network is given, not looked up.
     is_told: bool,
     /// Nothing is raced where a login is asked for.
     captive: bool,

@@ -534,7 +534,7 @@ impl Worker {
             checksum: packet.checksum.map(|(start, offset)| Checksum { start, offset }),
             segments: packet.segments.map(|(size, headers)| Segments { transport, ecn: false, headers, size }),
         };
-        // What the namespace does not take is sent again by the forwarder's timer.
+        // What the namespace does not take is retransmitted by the forwarder's timer.
         self.tun.write(&offload, packet.as_slice());
     }
 }

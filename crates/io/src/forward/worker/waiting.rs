@@ -15,7 +15,7 @@ use headstart_core::machine::{Deadline, Machine};
 use headstart_core::time::{Duration, Instant};
 use std::os::fd::BorrowedFd;
 
-/// A worker that forwards until it is told to end.
+/// A worker that forwards until it is stopped.
 pub(crate) struct Running<'a> {
     pub worker: &'a mut Worker,
     /// Readable when it is to end.

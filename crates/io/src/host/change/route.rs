@@ -22,7 +22,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// A route that bears our mark and is in a table of ours.
+    /// A route that bears our mark and is in a table of headstart's.
     pub fn new(route: &netlink::Route) -> Self {
         Self { message: route.encode(), words: in_words(route) }
     }

@@ -41,7 +41,7 @@ impl Table {
     }
 }
 
-/// A table of ours by its name.
+/// One of headstart's tables by its name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marked(pub &'static str);
 

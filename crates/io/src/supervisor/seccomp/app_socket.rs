@@ -156,7 +156,7 @@ impl AppSocket {
         Some(settings)
     }
 
-    /// Begins the program's own connect without waiting for it: the errno that it is told now, 0 if it is connected.
+    /// Begins the program's own connect without waiting for it: the errno that it gets now, 0 if it is connected.
     pub fn begin(&self, to: SocketAddr) -> i32 {
         let to = match (self.domain, to) {
             (Family::V6, SocketAddr::V4(to)) => SocketAddrV6::new(to.ip().to_ipv6_mapped(), to.port(), 0, 0).into(),

@@ -3,7 +3,7 @@
 //! The code that hears their system calls asks [`Stub::redirect`] what to do with a UDP socket that turns to a DNS server of
 //! this host. The socket then leads here, to a *post* that stands for that server. Questions for addresses are the
 //! connector's, as those of getaddrinfo are; everything else goes to the server that the program meant, and back, as it
-//! is (see `core::wire::relay`). What a program is told is what a server said, with one exception: a family that is
+//! is (see `core::wire::relay`). A program gets a server's answer, with one exception: a family that is
 //! silent while the other has addresses has none, for now (see `core::connect`).
 
 mod askers;

@@ -1,4 +1,4 @@
-//! How a program's socket comes to lead to a post of ours. Two ways, tried and described in docs/decisions/0005.
+//! How a program's socket comes to lead to one of headstart's sockets. Two ways, tried and described in docs/decisions/0005.
 //!
 //! **By a room** (`sys::room`): the program's socket is exchanged for one of a network namespace in which the post has the
 //! server's own address. Whatever the program looks at (the sender of an answer, its peer's name, its own address) is

@@ -13,7 +13,7 @@ use super::spell::Spell;
 use super::timing::{self, BLOCK_ACK, CW_MAX, CW_MIN, DIFS, RETRIES, SIFS, SLOT};
 use crate::medium::{Shared, Turn};
 
-/// After a time without packets of ours the neighbours are played for only so long, to find the channel as it is amid
+/// After a time without own packets the neighbours are played for only so long, to find the channel as it is amid
 /// them: some ten of their longest transmissions.
 const WARM_UP: Duration = Duration::from_millis(50);
 /// What neighbours send, in bytes of IP: full Ethernet frames.
@@ -109,7 +109,7 @@ impl Channel {
         ours.chain(theirs).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// Begins, or skips a time without packets of ours that ends at `first`.
+    /// Begins, or skips a time without own packets that ends at `first`.
     fn arrive(&mut self, first: Instant, rng: &mut fastrand::Rng) {
         let long_ago = first.since(self.idle) > WARM_UP && !self.neighbours.is_empty();
         if self.begun && !long_ago {
@@ -168,7 +168,7 @@ impl Shared for Channel {
             if first > until || first == Instant::FAR_FUTURE {
                 return None;
             }
-            // Spells that end now, or ended while the channel was busy with a packet of ours.
+            // Spells that end now, or ended while the channel was busy with an own packet.
             if self.neighbours.iter().any(|neighbour| neighbour.spell.until() <= first) {
                 for neighbour in &mut self.neighbours {
                     neighbour.look(first, rng);

@@ -1,4 +1,4 @@
-//! One 802.11n channel for both directions: they contend, collide with each other and with neighbours, are sent again up
+//! One 802.11n channel for both directions: they contend, collide with each other and with neighbours, are retransmitted up
 //! to seven times, and come out in order.
 //!
 //! IEEE 802.11-2012 with one access category. A transmission carries up to sixteen packets (an A-MPDU), each received or

@@ -12,7 +12,7 @@ pub const DIFS: Duration = Duration::from_micros(34);
 pub const CW_MIN: u32 = 15;
 /// Largest backoff of any attempt, in slots: aCWmax, table 20-25.
 pub const CW_MAX: u32 = 1023;
-/// How often a frame is sent again before it is given up: dot11ShortRetryLimit, annex C, default 7.
+/// How often a frame is retransmitted before it is given up: dot11ShortRetryLimit, annex C, default 7.
 pub const RETRIES: u32 = 7;
 /// Frames in one A-MPDU at most. The standard allows 64; 16 is our choice for a handset of paper 4's time.
 pub const MOST_FRAMES: usize = 16;
