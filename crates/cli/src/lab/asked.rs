@@ -81,7 +81,12 @@ mod tests {
 
     #[test]
     fn a_slip_in_a_name_gets_the_nearest_one() {
-        assert!(experiment("page-loda").unwrap_err().0.contains("unknown experiment `page-loda` (did you mean `page-load`?)"));
+        assert!(
+            experiment("page-loda")
+                .unwrap_err()
+                .0
+                .contains("unknown experiment `page-loda` (did you mean `page-load`?)")
+        );
         assert!(!experiment("nonsense").unwrap_err().0.contains("did you mean"));
     }
 
