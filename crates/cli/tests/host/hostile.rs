@@ -52,8 +52,9 @@ inside!(a_forwarder_whose_own_datagrams_come_back_to_it_ends_and_says_how_to_exc
     }
 });
 
-/// Clients of the daemon at a time, and descriptors for what it does on the way.
-const CLIENTS: usize = 16;
+/// Clients of the daemon at a time, as many as it accepts in one go before it closes those that make room, and descriptors for what it does on
+/// the way.
+const CLIENTS: usize = 16 + 16;
 const BESIDES: usize = 8;
 
 inside!(a_daemon_is_asked_beside_a_thousand_clients_that_say_nothing, || {
