@@ -33,7 +33,7 @@ def account(path):
         with open(os.path.join(path, "account.json"), encoding="utf-8") as file:
             return json.load(file)
     except (OSError, ValueError) as why:
-        raise LabError(f"{path} is no campaign (make one with `headstart lab collect`): {why}") from why
+        raise LabError(f"{path} is not a campaign (make one with `headstart lab collect`): {why}") from why
 
 
 def read(path):
@@ -64,7 +64,7 @@ def results(path):
     try:
         names = sorted(name for name in os.listdir(path) if _ID.fullmatch(name))
     except OSError as why:
-        raise LabError(f"{path} is no folder of results: {why}") from why
+        raise LabError(f"{path} is not a folder of results: {why}") from why
     for name in names:
         yield _result(os.path.join(path, name), name)
 

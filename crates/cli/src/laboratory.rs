@@ -59,7 +59,10 @@ pub fn run() -> anyhow::Result<u8> {
         Verb::Lab(verb) => lab::run(verb),
         Verb::Demo(args) => demo::run(&args),
         Verb::Lists(args) => list::whole(&args),
-        Verb::Completions(args) => manual::completions(&args, &help::whole()),
+        Verb::Completions(args) => {
+            let experiments: Vec<_> = headstart_lab::experiment::ALL.iter().map(|entry| entry.name).collect();
+            manual::completions(&args, &help::whole(), &experiments)
+        }
         Verb::Man(args) => manual::man(&args, &help::whole()),
         Verb::Probe(args) => probe::run(&args),
     };

@@ -298,7 +298,7 @@ pub fn headstart() -> ExitCode {
         Verb::Lab(words) => beside::execute("lab", words),
         Verb::Demo(words) => beside::execute("demo", words),
         Verb::List(args) => list::run(&args),
-        Verb::Completions(args) => with_the_lab("completions", || manual::completions(&args, &help::command())),
+        Verb::Completions(args) => with_the_lab("completions", || manual::completions(&args, &help::command(), &[])),
         Verb::Man(args) => with_the_lab("man", || manual::man(&args, &help::command())),
         Verb::Supervise(args) => supervise::run(args),
         Verb::Probe(words) => beside::execute("probe", words),

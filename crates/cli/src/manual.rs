@@ -33,31 +33,32 @@ pub struct Man {
     markdown: bool,
 }
 
-/// Prints the completion script.
-pub fn completions(args: &Completions, command: &clap::Command) -> anyhow::Result<u8> {
+/// Prints the completion script. `experiments`: their names, where the caller has the lab.
+pub fn completions(args: &Completions, command: &clap::Command, experiments: &[&'static str]) -> anyhow::Result<u8> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut completed(command), "headstart", &mut script);
+    clap_complete::generate(args.shell, &mut completed(command, experiments), "headstart", &mut script);
     crate::say!("{}", String::from_utf8(script)?.trim_end());
     Ok(exit::OK)
 }
 
 /// The command as it is completed: without the verbs that only headstart itself uses, and with the names in registries as values.
-fn completed(command: &clap::Command) -> clap::Command {
-    let shown = command.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned().map(with_names);
+fn completed(command: &clap::Command, experiments: &[&'static str]) -> clap::Command {
+    let shown = command.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned();
+    let shown = shown.map(|verb| with_names(verb, experiments));
     clap::Command::new("headstart").args(command.get_arguments().cloned()).subcommands(shown)
 }
 
-fn with_names(verb: clap::Command) -> clap::Command {
+fn with_names(verb: clap::Command, experiments: &[&'static str]) -> clap::Command {
     let name = verb.get_name().to_owned();
-    let verb = verb.mut_args(|arg| match names(&name, arg.get_id().as_str()) {
+    let verb = verb.mut_args(|arg| match names(&name, arg.get_id().as_str(), experiments) {
         Some(names) => arg.value_parser(PossibleValuesParser::new(names)),
         None => arg,
     });
-    verb.mut_subcommands(with_names)
+    verb.mut_subcommands(|verb| with_names(verb, experiments))
 }
 
 /// The names that an argument of a verb takes, where a registry has them; the parser itself says more about a wrong one.
-fn names(verb: &str, argument: &str) -> Option<Vec<&'static str>> {
+fn names(verb: &str, argument: &str, experiments: &[&'static str]) -> Option<Vec<&'static str>> {
     let names = match (verb, argument) {
         ("run", "race") => race::ALL.iter().filter(|entry| !entry.lab_only).map(|entry| entry.name).collect(),
         (_, "start") => start::ALL.iter().map(|entry| entry.name).collect(),
@@ -66,8 +67,7 @@ fn names(verb: &str, argument: &str) -> Option<Vec<&'static str>> {
         (_, "link") => preset::ALL.iter().map(|entry| entry.name).collect(),
         ("list", "what") => crate::list::names(),
         (_, "speed") => vec!["sim", "netns", "both"],
-        #[cfg(feature = "lab")]
-        ("run" | "list", "name") => headstart_lab::experiment::ALL.iter().map(|entry| entry.name).collect(),
+        ("run" | "list", "name") if !experiments.is_empty() => experiments.to_vec(),
         _ => return None,
     };
     Some(names)
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn names_of_registries_are_completed_and_hidden_verbs_are_not() {
         let mut script = Vec::new();
-        let mut command = completed(&crate::help::whole());
+        let mut command = completed(&crate::help::whole(), &["page-load"]);
         clap_complete::generate(clap_complete::Shell::Bash, &mut command, "headstart", &mut script);
         let script = String::from_utf8(script).unwrap();
         for hidden in ["supervise", "probe", "lists"] {

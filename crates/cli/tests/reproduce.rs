@@ -111,5 +111,5 @@ fn what_nothing_measures_is_refused_with_what_there_is() {
     let folder = tempfile::tempdir().unwrap();
     let output = reproduce(folder.path(), &["--only", "P9.9"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(err(&output).contains("\"P9.9\"") && err(&output).contains("connect-overhead (P1.1"), "{output:?}");
+    assert!(err(&output).contains("`P9.9`") && err(&output).contains("connect-overhead (P1.1"), "{output:?}");
 }

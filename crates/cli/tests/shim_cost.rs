@@ -43,7 +43,7 @@ fn a_quick_run_measures_every_call_under_both_arms() {
 fn virtual_time_is_refused_by_name() {
     let output = headstart().args(["lab", "run", "shim-cost", "--speed", "sim"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("'shim-cost'") && said.contains("netns or both"), "{said}");
+    assert!(!output.status.success() && said.contains("`shim-cost`") && said.contains("netns or both"), "{said}");
 }
 
 #[test]

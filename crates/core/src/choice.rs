@@ -6,10 +6,11 @@ pub fn unknown(what: &str, written: &str, known: &[&str]) -> String {
     format!("unknown {what} `{written}`{guess}; choose one of {}", known.join(", "))
 }
 
-/// The nearest name, unless all are farther away than a third of what was written.
+/// The nearest name, unless all are farther away than a third of what was written, or share nothing with it.
 pub fn nearest<'n>(written: &str, known: &[&'n str]) -> Option<&'n str> {
-    let most = (written.chars().count() / 3).max(1);
-    let near = known.iter().map(|name| (distance(written, name), *name)).filter(|(far, _)| *far <= most);
+    let length = written.chars().count();
+    let is_near = |far: usize| far <= (length / 3).max(1) && far < length;
+    let near = known.iter().map(|name| (distance(written, name), *name)).filter(|(far, _)| is_near(*far));
     near.min_by_key(|(far, _)| *far).map(|(_, name)| name)
 }
 
@@ -44,6 +45,7 @@ mod tests {
         }
         assert_eq!(nearest("window", &known), None);
         assert_eq!(nearest("", &known), None);
+        assert_eq!(nearest("x", &["a"]), None);
         let list = "; choose one of race, cache-lifetime, explore";
         assert_eq!(unknown("key", "rcae", &known), format!("unknown key `rcae` (did you mean `race`?){list}"));
         assert_eq!(unknown("key", "window", &known), format!("unknown key `window`{list}"));

@@ -71,7 +71,7 @@ pub fn import(args: &Import, folder: PathBuf) -> anyhow::Result<u8> {
 }
 
 fn read(text: &[u8], site: PublicKey) -> Result<Learned, String> {
-    let form = "it is no signed history: `headstart history export --sign KEY` makes one";
+    let form = "not a signed history: `headstart history export --sign KEY` makes one";
     if text.len() as u64 > MOST_BYTES {
         return Err(format!("it is longer than {} MiB", MOST_BYTES >> 20));
     }

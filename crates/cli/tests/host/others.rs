@@ -106,7 +106,7 @@ inside!(a_value_that_somebody_has_set_since_is_left_alone, || {
     assert!(up && std::fs::read_to_string(value).unwrap().trim() == "63");
     std::fs::write(value, "77").unwrap();
     let down = scene.says(&["down"]);
-    assert!(down.code == Some(3) && down.out.contains("left alone: net/ipv4/ip_default_ttl is \"77\""), "{down:?}");
+    assert!(down.code == Some(3) && down.out.contains("left alone: net/ipv4/ip_default_ttl is now \"77\""), "{down:?}");
     assert_eq!(daemon.wait().unwrap().code(), Some(0));
     assert_eq!(std::fs::read_to_string(value).unwrap().trim(), "77");
     assert_eq!(scene.says(&["status"]).code, Some(5), "nothing of ours is left");

@@ -116,7 +116,7 @@ fn a_campaign_is_read_by_python_as_it_was_measured() {
 
     let said = ask(&campaign, &python, REFUSE);
     for (n, wanted) in
-        ["is not a campaign", "no folder of results", "is damaged", "of schema 1", "pip install"].iter().enumerate()
+        ["is not a campaign", "is not a folder of results", "is damaged", "of schema 1", "pip install"].iter().enumerate()
     {
         assert!(said[n].as_str().unwrap().contains(wanted), "{wanted}: {said}");
     }

@@ -77,12 +77,12 @@ fn what_the_site_has_not_signed_is_refused_with_the_reason() {
         (signed.clone(), other.trim(), "not by the site"),
         (signed.replacen("web-1", "web-2", 1), &site, "the signature is wrong"),
         (format!("{}{last}\n{body}", &head[..at]), &site, "the signature is wrong"),
-        (head.to_owned(), &site, "it is no signed history"),
-        (body.to_owned(), &site, "it is no signed history"),
-        (String::new(), &site, "it is no signed history"),
+        (head.to_owned(), &site, "not a signed history"),
+        (body.to_owned(), &site, "not a signed history"),
+        (String::new(), &site, "not a signed history"),
     ] {
         let said = import(&text, by);
-        assert!(said.code == Some(1) && said.err.contains(why), "{why}: {said:?}");
+        assert!(said.code == Some(2) && said.err.contains(why), "{why}: {said:?}");
     }
     let said = import(&signed, "abc");
     assert!(said.code == Some(2) && said.err.contains("--site: "), "{said:?}");

@@ -54,7 +54,7 @@ const TABLE: &[(i32, &str, &str)] = &[
         "invalid value '-1' for '--times <N>': must be from 1 to 10000 (got -1)",
     ),
     (2, "get https://localhost:1/ --times x", "invalid value 'x' for '--times <N>'"),
-    (2, "get https://localhost:1/ --start bogus", "unknown start rule \"bogus\"; choose one of default,"),
+    (2, "get https://localhost:1/ --start bogus", "unknown start rule `bogus`; choose one of default,"),
     (
         5,
         "get https://localhost:1/ --http 1.1 --start careful-resume -o /dev/null",
@@ -331,7 +331,7 @@ const TABLE: &[(i32, &str, &str)] = &[
     (2, "-c key run -- true", "key:1: "),
     (2, "lab list page-loda", "(did you mean `page-load`?)"),
     (2, "lab run page-loda", "(did you mean `page-load`?)"),
-    (2, "lab run connect-model --condition x", "has no condition \"x\""),
+    (2, "lab run connect-model --condition x", "connect-model: unknown condition `x`; choose one of"),
     (2, "lab run page-load --pages /nonexistent", "/nonexistent: No such file"),
     (2, "lab run connect-model --seed 9007199254740993", "must be from 0 to 9007199254740991 (got 9007199254740993)"),
     (2, "demo --seed 9007199254740993", "must be from 0 to 9007199254740991"),

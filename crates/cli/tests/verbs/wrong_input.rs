@@ -61,7 +61,7 @@ fn a_file_that_is_no_history_is_a_usage_error() {
     std::fs::write(&file, "x\n").unwrap();
     let site = "df39d3ed1748acbb2d56cacf9c34369d6ad037632591f2083ae177b9adb79a25";
     let mut import = headstart(&["history", "import", "--site", site]);
-    fails(import.arg(&file).env("HEADSTART_HISTORY", folder.path()), 2, "x: it is no signed history");
+    fails(import.arg(&file).env("HEADSTART_HISTORY", folder.path()), 2, "x: not a signed history");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn wrong_words_are_usage_errors_that_name_the_way_out() {
         (&["serve", ".", "--store", "foo://x"][..], "unknown store \"foo://x\""),
         (&["serve", ".", "--store", "bar"], "./bar"),
         (&["serve", ".", "--grace", "-1"], "invalid value '-1' for '--grace"),
-        (&["serve", ".", "--start", "soon"], "unknown start rule \"soon\""),
+        (&["serve", ".", "--start", "soon"], "unknown start rule `soon`"),
         (&["proxy", "--fat", "lo", "--fast", "lo"], "--fat and --fast are the same"),
         (&["proxy", "--fat", "a b", "--fast", "lo"], "must be an IP address or an interface name"),
         (&["proxy", "--fat", "x0", "--fast", "lo", "--policy", "pkt-state"], "works on packets"),

@@ -212,7 +212,7 @@ mod tests {
         assert!(path.exists());
         Door::open(&path, None).unwrap().close();
         fs::write(&path, "precious").unwrap();
-        assert!(Door::open(&path, None).unwrap_err().to_string().contains("left alone"));
+        assert!(Door::open(&path, None).unwrap_err().to_string().contains("left unchanged"));
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
         assert!(Door::open(&folder.join("new"), Some("no-such-group")).is_err() && !folder.join("new").exists());
         fs::remove_dir_all(folder).unwrap();

@@ -397,7 +397,7 @@ mod tests {
         scratch.store().secret().unwrap();
         super::super::file::write_format(&scratch.0.join("paths.redb"), 2);
         let (_, mut store) = scratch.loaded();
-        assert!(store.notes()[0].contains("is of format 2"));
+        assert!(store.notes()[0].contains("has format 2"));
         assert!(scratch.0.join("paths.set-aside.redb").exists());
     }
 

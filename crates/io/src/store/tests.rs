@@ -137,7 +137,7 @@ fn a_store_of_a_later_version_is_set_aside_with_a_message() {
     scratch.store().save(&memory(&[("curl", &[])]), &[]);
     fs::remove_file(scratch.file()).unwrap();
     file::write_format(&scratch.file(), 2);
-    is_set_aside(&scratch, "is of format 2");
+    is_set_aside(&scratch, "has format 2");
 }
 
 #[test]

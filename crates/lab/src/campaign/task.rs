@@ -268,6 +268,6 @@ mod tests {
             Task::new(entry, "lte", 1, Speeds::Namespaces, true, None, &builds)
         };
         assert_ne!(with(Some("a")).unwrap().id, with(Some("b")).unwrap().id);
-        assert!(with(None).unwrap_err().to_string().contains("no `headstart`"));
+        assert!(with(None).unwrap_err().to_string().contains("`headstart` is neither beside headstart-lab"));
     }
 }

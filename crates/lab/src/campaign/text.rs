@@ -220,8 +220,8 @@ mod tests {
     #[test]
     fn what_does_not_exist_is_refused_by_name() {
         for (text, expected) in [
-            ("[[set]]\nexperiment = \"page-lod\"", "'page-lod'"),
-            ("[[set]]\nexperiment = \"page-load\"\nconditions = [\"windy\"]", "'windy'"),
+            ("[[set]]\nexperiment = \"page-lod\"", "`page-lod`"),
+            ("[[set]]\nexperiment = \"page-load\"\nconditions = [\"windy\"]", "`windy`"),
             ("[[set]]\nexperiment = \"page-load\"\nseed = 3", "seed"),
             ("[[set]]\nexperiment = \"page-load\"\nseeds = 0", "no task"),
             ("[[set]]\nexperiment = \"page-load\"\nseeds = 999999999999", "more than 1000000 tasks"),

@@ -89,7 +89,7 @@ mod tests {
             assert_ne!((c.world)(3, 50), (c.world)(4, 50), "{}", c.name);
         }
         let text = find("sunny").unwrap_err().to_string();
-        assert!(text.contains("'sunny'") && ALL.iter().all(|c| text.contains(c.name)), "{text}");
+        assert!(text.contains("`sunny`") && ALL.iter().all(|c| text.contains(c.name)), "{text}");
     }
 
     #[test]

@@ -154,6 +154,7 @@ fn loads(outcome: &Outcome) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Series;
     use crate::report::sample;
 
     #[test]
@@ -171,6 +172,7 @@ mod tests {
             row("healthy-curl", "headstart", 64.0, 66.0),
             row("healthy-curl", "headstart-again", 64.0, 30.0),
         ];
+        programs.samples = vec![Series::new("healthy-curl", "time", "ms", BARE, [64.0, 60.0, 66.0])];
         let html = page(&[&programs, &sample::outcome()]);
         let cut = "own client: &gt; 20 s → 344 ms: at least 58x faster";
         for expected in ["wget: 15.1 s → 114 ms: 132x faster", cut, "The price: +2 ms", "64 ms → 66 ms: 1.03x slower"]
@@ -183,7 +185,7 @@ mod tests {
         for expected in [
             "wget: 15.1 s → 114 ms: 132x faster",
             "64 ms → 66 ms: unclear (busy)",
-            "The price: not measurable now",
+            "The price: +2 ms",
             "64 ms → 30 ms: 2.1x faster",
             "later visits",
             "&lt;b&gt;busy&lt;/b&gt;",

@@ -120,7 +120,7 @@ fn what_is_wrong_is_said_with_file_line_and_reason() {
             "unknown node `z`; choose one of a, d, b, c",
         ),
         ("[[link]]\nname='x'\nbetween=['b','b']\nlink='lte'\n", 2, "a loop: both ends"),
-        ("[[link]]\nname='x'\nbetween=['b','q']\nlink='lte'\n", 2, "unknown node \"q\""),
+        ("[[link]]\nname='x'\nbetween=['b','q']\nlink='lte'\n", 2, "unknown node `q`"),
         ("[[link]]\nname='x'\nbetween=['b','c']\nlink='rate=fast'\n", 3, "rate"),
         ("[[link]]\nname='x'\nbetween=['b','c']\nlink='rate=trace:up.txt'\n", 3, "no file up.txt"),
         ("[[link]]\nname='ab'\nbetween=['b','c']\nlink='lte'\n", 1, "two links called \"ab\""),
@@ -159,7 +159,7 @@ fn routes_in_a_circle_and_flows_without_a_way_are_refused() {
     let apart = "[[link]]\nname='v4'\nbetween=['a','d']\nlink='lte'\nfamily='ipv4'\n";
     let text = |more: &str| format!("name='t'\nwhat='t'\nhosts=['a','d','e']\n{apart}{more}");
     let unreachable = read(&text(&pings("a", "e", ""))).unwrap_err();
-    assert!(unreachable.reason.contains("flow \"p\": no way from a to e over IPv4"), "{unreachable}");
+    assert!(unreachable.reason.contains("flow \"p\": no path from a to e over IPv4"), "{unreachable}");
     let family = read(&text(&pings("a", "d", "family='ipv6'"))).unwrap_err();
     assert!(family.reason.contains("over IPv6"), "{family}");
     // Hosts pass nothing on.

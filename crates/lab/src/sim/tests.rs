@@ -206,7 +206,7 @@ fn a_session_is_the_same_to_the_nanosecond_each_time() {
 #[test]
 fn an_unknown_arm_is_named_and_the_existing_ones_are_listed() {
     let text = Arm::find("telegraph").unwrap_err().to_string();
-    assert!(text.contains("'telegraph'") && Arm::all().all(|a| text.contains(a.name())), "{text}");
+    assert!(text.contains("`telegraph`") && Arm::all().all(|a| text.contains(a.name())), "{text}");
 }
 
 fn changing(draft: Draft, timeline: Vec<Change>) -> World {

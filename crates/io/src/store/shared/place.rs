@@ -277,7 +277,7 @@ mod tests {
             ("redis://x/paths", "not the address"),
             ("rediss://x/#insecure", "not the address"),
             ("redis+sentinel://a,b", "not the address"),
-            ("redis://x?colour=red", "unknown option \"colour\""),
+            ("redis://x?colour=red", "unknown option `colour`"),
             ("redis://x?password-file=/nowhere/file", "/nowhere/file"),
             ("redis://x?password-file=/dev/zero", "larger than 16 MiB"),
             ("rediss://x?ca=/dev/zero", "larger than 16 MiB"),

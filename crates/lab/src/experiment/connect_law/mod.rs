@@ -310,7 +310,7 @@ mod tests {
             outcome.notes
         );
         assert!(
-            outcome.notes[1].starts_with("healthy, client by preload: is later (said something: 400 ms"),
+            outcome.notes[1].starts_with("healthy, client by preload: is later (sent something: 400 ms"),
             "{:?}",
             outcome.notes
         );
