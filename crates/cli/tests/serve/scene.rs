@@ -140,6 +140,16 @@ impl Server {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count() as u64
     }
 
+    /// What its descriptors are of, without numbers, and how many of each.
+    pub fn kinds(&self) -> std::collections::BTreeMap<String, usize> {
+        let mut kinds = std::collections::BTreeMap::new();
+        let entries = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().flatten();
+        for target in entries.filter_map(|entry| std::fs::read_link(entry.path()).ok()) {
+            *kinds.entry(target.display().to_string().replace(|c: char| c.is_ascii_digit(), "")).or_default() += 1;
+        }
+        kinds
+    }
+
     /// Descriptors that it may have.
     pub fn most_descriptors(&self) -> u64 {
         self.told("limits", "Max open files", 0)
