@@ -15,7 +15,7 @@ use headstart_realtime::keys::SecretKey;
 use headstart_realtime::relay::Client;
 use headstart_realtime::{Config, Kind, Listener, Session};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket, socket_with};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
@@ -28,7 +28,7 @@ const PLACES: usize = 512;
 
 /// A connection from an address of the flood.
 fn silent(n: usize, to: SocketAddr) -> TcpStream {
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
     bind(&socket, &SocketAddr::from(([198, 51, 100, (n % SOURCES) as u8 + 1], 0))).unwrap();
     // The kernel's line of those that are not accepted yet is longer than a loop of ours.
     // One that is sent away at once may be told so as early as here.

@@ -115,8 +115,9 @@ fn a_campaign_is_read_by_python_as_it_was_measured() {
     assert!(lines("samples").iter().all(|sample| sample[5].is_f64()));
 
     let said = ask(&campaign, &python, REFUSE);
-    for (n, wanted) in
-        ["is not a campaign", "is not a folder of results", "is damaged", "of schema 1", "pip install"].iter().enumerate()
+    for (n, wanted) in ["is not a campaign", "is not a folder of results", "is damaged", "of schema 1", "pip install"]
+        .iter()
+        .enumerate()
     {
         assert!(said[n].as_str().unwrap().contains(wanted), "{wanted}: {said}");
     }

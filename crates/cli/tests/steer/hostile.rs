@@ -3,7 +3,7 @@
 use crate::attack::{Attack, raise_files};
 use crate::proxy::{FAT, Proxy, ip, over};
 use crate::scene::{SERVER, Scene, fetched, inside};
-use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 
@@ -16,7 +16,7 @@ inside!(half_a_head_by_the_thousand_keeps_no_user_out, || {
     let to: SocketAddr = proxy.url.trim_start_matches("http://").parse().unwrap();
     let halves: Vec<TcpStream> = (0..1200)
         .map(|_| {
-            let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+            let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
             bind(&socket, &SocketAddr::from(([198, 51, 100, 7], 0))).unwrap();
             connect(&socket, &to).unwrap();
             let mut half = TcpStream::from(socket);

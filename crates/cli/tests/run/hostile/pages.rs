@@ -8,7 +8,7 @@ use crate::processes::ask_to_end;
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
 use headstart_io::sys::netlink::{LOOPBACK, Netlink};
-use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 use std::fs;
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -81,7 +81,7 @@ fn scene() -> Scratch {
 
 /// A connection from this address of loopback.
 fn from(source: [u8; 4], to: SocketAddr) -> TcpStream {
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
     bind(&socket, &SocketAddr::from((source, 0))).unwrap();
     // One that is sent away at once may be told so as early as here.
     let _ = connect(&socket, &to);

@@ -172,8 +172,9 @@ fn ten_thousand_silent_connections() {
     beside("10,000 silent connections from 16 addresses", |server, _| {
         let most = if std::env::var_os(TIMED).is_some() { 10_000 } else { 1_000 };
         let silent = |n| -> TcpStream {
-            let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None);
-            let socket = socket.unwrap();
+            use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+            // Servers of other tests that start now must not inherit it.
+            let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
             rustix::net::bind(&socket, &std::net::SocketAddr::from((source(n), 0))).unwrap();
             // One that is sent away at once may be told so as early as here.
             let _ = rustix::net::connect(&socket, &server.address);
