@@ -62,13 +62,19 @@ fn network() {
     raise_files();
 }
 
-inside!(a_client_is_served_while_thousands_of_others_say_nothing, || {
-    network();
-    let folder = Folder::new();
+/// A relay to that address, where it listens, and a client of it.
+fn served(folder: &Folder) -> (Running, String, Client) {
     let mut relay = Running::headstart(folder.serve("192.0.2.1:0", "192.0.2.1:*"));
     let at = relay.address(2);
     let (key, public) = (SecretKey::read(&folder.path("client")).unwrap(), folder.key("relay").1);
     let client = Client::new(&at, &key, public.parse().unwrap()).unwrap();
+    (relay, at, client)
+}
+
+inside!(a_client_is_served_while_thousands_of_others_say_nothing, || {
+    network();
+    let folder = Folder::new();
+    let (_relay, at, client) = served(&folder);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let clock = Clock::new();
     runtime.block_on(async {

@@ -1,6 +1,6 @@
 //! Where programs have arrived, until they look the name up again. One that has reached a name and then goes to another address of
-//! the same lookup has chosen it: it checks each server, spreads its load or its keys over them, or is not content with what the
-//! first one said. From then on it gets the addresses that it asks for, or none, as without us.
+//! the same lookup has chosen it: it checks each server, spreads load or keys over them, or rejects what the first one answered.
+//! From then on it gets the address that it asks for, or that address's error, as without headstart. Ours.
 
 use super::AppId;
 use std::collections::BTreeMap;
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_on_to_another_address_chooses_until_it_looks_the_name_up_again() {
+    fn a_program_that_goes_on_to_another_address_chooses_until_it_looks_the_name_up_again() {
         let (app, name): (AppId, Arc<str>) = ("check".into(), "a.example".into());
         let mut visits = Visits::default();
         assert!(!visits.is_chosen(1, &app, &name, to(2, 443)), "it has not been anywhere");

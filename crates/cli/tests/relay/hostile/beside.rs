@@ -4,12 +4,11 @@
 //! Times are compared where `cargo xtask hostile` asks for it, on a machine that has nothing else to do. In any other run of the tests
 //! there is one short round, and the client is served.
 
-use super::{SOURCES, begin_silent, network};
+use super::{SOURCES, begin_silent, network, served};
 use crate::attack::Attack;
-use crate::scene::{Folder, Running, inside};
+use crate::scene::{Folder, inside};
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
-use headstart_realtime::keys::SecretKey;
 use headstart_realtime::relay::Client;
 use headstart_realtime::{Config, Kind, Listener};
 use std::collections::VecDeque;
@@ -58,10 +57,7 @@ async fn asked(clock: &Clock, client: &Client, door: &Listener) -> f64 {
 inside!(a_client_beside_two_thousand_silent_connections_a_second, || {
     network();
     let folder = Folder::new();
-    let mut relay = Running::headstart(folder.serve("192.0.2.1:0", "192.0.2.1:*"));
-    let at = relay.address(2);
-    let (key, public) = (SecretKey::read(&folder.path("client")).unwrap(), folder.key("relay").1);
-    let client = Client::new(&at, &key, public.parse().unwrap()).unwrap();
+    let (_relay, at, client) = served(&folder);
     let to: SocketAddr = at.parse().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let clock = Clock::new();

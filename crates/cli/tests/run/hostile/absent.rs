@@ -1,4 +1,5 @@
-//! A program whose addresses lie in a page that never comes: whoever reads there waits for ever. The supervisor does not.
+//! A program whose addresses lie in a page that is never supplied: a thread that reads it blocks for good.
+//! The supervisor's does not.
 
 use crate::attack::Attack;
 use crate::lab::{HEADSTART, Lab, compiled, found, inside};
