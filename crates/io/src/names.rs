@@ -4,6 +4,7 @@
 use headstart_core::connect::Patience;
 use headstart_core::time::Duration;
 use headstart_core::wire::shim::Pass;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 use std::path::{Path, PathBuf};
@@ -229,7 +230,7 @@ fn prefers_v4(gai: &str) -> bool {
 }
 
 fn interface_index(name: &str) -> Option<u32> {
-    let any = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None).ok()?;
+    let any = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None).ok()?;
     rustix::net::netdevice::name_to_index(any, name).ok()
 }
 

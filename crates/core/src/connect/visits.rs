@@ -44,7 +44,9 @@ impl Visits {
     pub fn asked(&mut self, account: u32, app: &AppId, name: &Arc<str>) {
         let key = |port| (account, AppId::clone(app), Arc::clone(name), port);
         let ports: Vec<u16> = self.0.range(key(0)..=key(u16::MAX)).map(|((.., port), _)| *port).collect();
-        ports.into_iter().for_each(|port| drop(self.0.remove(&key(port))));
+        for port in ports {
+            self.0.remove(&key(port));
+        }
     }
 
     /// The account is closed.

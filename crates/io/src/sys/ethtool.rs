@@ -2,6 +2,7 @@
 //!
 //! Only ever switches off; never on.
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io;
 use std::os::fd::AsRawFd;
 
@@ -26,7 +27,7 @@ struct EthtoolValue {
 /// Switches off transmit checksums, scatter-gather and segmentation of the interface `name`, so that a reader of the
 /// other end of a veth pair sees finished packets of at most one MTU.
 pub fn offloads_off(name: &str) -> io::Result<()> {
-    let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)?;
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     for (cmd, what) in OFF {
         let mut value = EthtoolValue { cmd: *cmd, data: 0 };
         // SAFETY: `ifreq` is plain bytes; all zeroes is a valid value.

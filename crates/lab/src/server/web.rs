@@ -5,6 +5,7 @@
 
 use super::http;
 use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -120,7 +121,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// `wanted` if a socket may have it, else what sockets have anyway.
 fn allowed(wanted: &str) -> io::Result<String> {
-    let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None)?;
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     let _ = rustix::net::sockopt::set_tcp_congestion(&socket, wanted);
     Ok(rustix::net::sockopt::tcp_congestion(&socket)?)
 }

@@ -327,7 +327,7 @@ fn player() {
         _ => {
             let (_, port) = what.split_once(' ').unwrap();
             let kind = (rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM);
-            let socket = rustix::net::socket(kind.0, kind.1, None).unwrap();
+            let socket = rustix::net::socket_with(kind.0, kind.1, rustix::net::SocketFlags::CLOEXEC, None).unwrap();
             assert!(rustix::net::connect(&socket, &SocketAddr::from(([192, 0, 2, 1], 80))).is_err());
             rustix::net::connect(&socket, &SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap()))).unwrap();
         }

@@ -22,6 +22,7 @@ use netlink_packet_route::route::{
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use rustix::net::{AddressFamily as Family, SocketFlags, SocketType, socket_with};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -141,7 +142,7 @@ impl Netlink {
     pub fn index(&mut self, name: &str) -> Result<u32, NetlinkError> {
         // An ioctl on a fresh socket of the calling thread: simpler than a dump, and the same answer.
         let lookup = || {
-            let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)?;
+            let socket = socket_with(Family::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
             rustix::net::netdevice::name_to_index(socket, name)
         };
         lookup().map_err(|e| NetlinkError { what: format!("looking for the interface {name}"), source: e.into() })

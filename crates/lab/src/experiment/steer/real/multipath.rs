@@ -6,7 +6,7 @@
 
 use crate::netns::Nodes;
 use headstart_io::sys::netlink::Netlink;
-use rustix::net::{AddressFamily, SocketType, ipproto};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::Path;
@@ -35,7 +35,7 @@ pub fn missing_for_browsers() -> Option<String> {
 }
 
 fn socket() -> io::Result<rustix::fd::OwnedFd> {
-    Ok(rustix::net::socket(AddressFamily::INET, SocketType::STREAM, Some(ipproto::MPTCP))?)
+    Ok(socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, Some(ipproto::MPTCP))?)
 }
 
 /// A listener that takes connections of Multipath TCP, and of TCP, in the calling thread's namespace.
