@@ -44,7 +44,7 @@ def read(path):
     try:
         import pyarrow.dataset
     except ImportError as why:
-        raise LabError("tables need pyarrow: pip install 'headstart-lab[arrow]'; `results` works without it") from why
+        raise LabError("tables need pyarrow: pip install pyarrow; `results` works without it") from why
     account(path)
     tables = {}
     for name in TABLES:

@@ -1,9 +1,9 @@
 //! `cargo xtask harden`: what takes too long for every change, one after the other. The daemon is killed at every step of its
 //! journal, programs look for signs of the forwarder by every check, hostile peers try what they can, the law is played in a million
-//! worlds, the packages are made twice with the same bytes, installed, upgraded and removed in a Debian of their own, and the soak.
+//! worlds, the Python package is built and tried, the packages are made twice with the same bytes, installed, upgraded and removed in a Debian of their own, and the soak.
 
 use crate::step::Step;
-use crate::{Failure, hostile, law, package, soak};
+use crate::{Failure, hostile, law, package, python, soak};
 
 /// Runs the chore.
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
@@ -16,6 +16,7 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     };
     all(&before_soak())?;
     hostile::run(&[])?;
+    python::run(&[])?;
     package::run(&["--twice".to_owned(), "--test".to_owned()])?;
     all(&soak::steps(minutes))
 }

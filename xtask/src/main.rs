@@ -21,6 +21,7 @@ mod new;
 mod outcome;
 mod package;
 mod packages;
+mod python;
 mod release;
 mod requirements;
 mod screen;
@@ -138,6 +139,13 @@ const ALL: &[Chore] = &[
         summary: "the C interface of realtime under ThreadSanitizer: threads that share a session and a listener; wants the \
                   source of the standard library",
         run: threads::run,
+    },
+    Chore {
+        group: Group::Long,
+        name: "python",
+        arguments: "",
+        summary: "the wheel of the Python package in target/python/wheels, and its tests with the wheel alone; wants pip and venv",
+        run: python::run,
     },
     Chore {
         group: Group::Long,

@@ -1,4 +1,4 @@
-//! The Python package `headstart.lab`, installed by pip into an environment of its own: a campaign as Arrow tables, results without Arrow.
+//! `headstart.lab` of the Python package, in an environment of its own: a campaign as Arrow tables, results without Arrow.
 
 use super::scene::Campaign;
 use serde_json::Value;
@@ -45,35 +45,27 @@ said.append(why(lambda: lab.read("campaign")))
 print(json.dumps(said))
 "#;
 
-/// A Python that has the package with pyarrow; says so where pip cannot make one.
+/// A Python with pyarrow; says so where pip cannot make one.
 fn python(campaign: &Campaign) -> Option<String> {
-    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
-    // Built from a copy: setuptools leaves files beside what it builds.
-    let copy = campaign.path("package");
-    fs::create_dir_all(copy.join("headstart")).unwrap();
-    for file in ["pyproject.toml", "README.md", "headstart/lab.py"] {
-        fs::copy(package.join(file), copy.join(file)).unwrap();
-    }
     let environment = campaign.path("python").to_str().unwrap().to_owned();
     let python = format!("{environment}/bin/python");
-    let wanted = format!("{}[arrow]", copy.to_str().unwrap());
-    let steps: [(&str, &[&str]); 2] = [
-        ("python3", &["-m", "venv", &environment]),
-        (&python, &["-m", "pip", "install", "--quiet", "--prefer-binary", "--disable-pip-version-check", &wanted]),
-    ];
+    let install = ["-m", "pip", "install", "--quiet", "--prefer-binary", "--disable-pip-version-check", "pyarrow>=14"];
+    let steps: [(&str, &[&str]); 2] = [("python3", &["-m", "venv", &environment]), (&python, &install)];
     for (program, words) in steps {
         let done = Command::new(program).args(words).output();
         if !done.as_ref().is_ok_and(|output| output.status.success()) {
             let why = done.map_or_else(|why| why.to_string(), |o| String::from_utf8_lossy(&o.stderr).into_owned());
-            println!("skipped: pip cannot install the package: {}", why.lines().last().unwrap_or_default());
+            println!("skipped: pip cannot install pyarrow: {}", why.lines().last().unwrap_or_default());
             return None;
         }
     }
     Some(python)
 }
 
+/// Runs `script` with the package's own files: `cargo xtask python` tries them as a wheel.
 fn ask(campaign: &Campaign, python: &str, script: &str) -> Value {
-    let output = campaign.command(python, &["-I", "-c", script]).output().unwrap();
+    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
+    let output = campaign.command(python, &["-Bc", script]).env("PYTHONPATH", package).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     serde_json::from_slice(&output.stdout).unwrap()
 }
