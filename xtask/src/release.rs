@@ -1,5 +1,6 @@
 //! `cargo xtask release --key FILE`: a release of what is checked out, if it may be one: packages, bill of materials, sums signed with the
-//! releaser's SSH key, and the tag. `--check` only says what speaks against it.
+//! releaser's SSH key, and the tag. `--check` only says what speaks against it. From the second release on, interfaces of the crates that
+//! others use are compared with those of the last one.
 //!
 //! Nothing is pushed or published: that is the releaser's own word.
 
@@ -35,6 +36,10 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     let Some(key) = key else { return Ok(()) };
     let deny = package::tool(&root, "cargo-deny", &[])?;
     Step::command(&deny, &["check", "licenses", "bans", "sources"]).run()?;
+    match last_release(&root) {
+        Some(tag) => interfaces(&package::tool(&root, "cargo-semver-checks", &[])?, &tag).run()?,
+        None => println!("xtask: first release: nothing to compare interfaces with"),
+    }
     crates().run()?;
     ci::run(&[])?;
     package::make()?;
@@ -47,6 +52,19 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
 fn crates() -> Step {
     let named = CRATES.iter().flat_map(|name| ["-p", name]);
     Step::cargo(&["publish", "--dry-run", "--locked"].into_iter().chain(named).collect::<Vec<_>>())
+}
+
+/// The tag of the release that this one comes after; none before the first.
+fn last_release(root: &Path) -> Option<String> {
+    let tag = git(root, &["describe", "--tags", "--abbrev=0", "--match", "v[0-9]*"])?;
+    Some(tag.trim().to_owned())
+}
+
+/// Compares the crates that others use with what they were at `tag`: what breaks programs wants a version that says so.
+fn interfaces(tool: &str, tag: &str) -> Step {
+    let named = CRATES.iter().flat_map(|name| ["--package", name]);
+    let words = ["semver-checks", "check-release", "--baseline-rev", tag];
+    Step::command(tool, &words.into_iter().chain(named).collect::<Vec<_>>())
 }
 
 /// What speaks against a release.
@@ -117,6 +135,12 @@ mod tests {
         folder
     }
 
+    /// Has git do something in `root`.
+    fn run_git(root: &Path, words: &[&str]) {
+        let identity = ["-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "commit.gpgsign=false"];
+        assert!(git(root, &[&identity, words].concat()).is_some(), "{words:?}");
+    }
+
     #[test]
     fn a_release_is_refused_for_each_thing_that_speaks_against_it() {
         let root = folder("against");
@@ -124,10 +148,7 @@ mod tests {
             fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
             fs::write(root.join(name), text).unwrap();
         };
-        let run = |words: &[&str]| {
-            let identity = ["-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "commit.gpgsign=false"];
-            assert!(git(&root, &[&identity, words].concat()).is_some(), "{words:?}");
-        };
+        let run = |words: &[&str]| run_git(&root, words);
         let version = "[workspace.package]\nversion = \"0.2.0\"\n";
         write("Cargo.toml", &format!("{version}repository = \"https://example.org/x\"\n"));
         write("CHANGELOG.md", "# Changelog\n\n## [0.2.0] - 2026-12-01\n");
@@ -161,6 +182,24 @@ mod tests {
         run(&["tag", "v0.2.0"]);
         refused("released already");
         fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn interfaces_are_compared_with_the_last_release_and_the_first_has_none() {
+        let root = folder("last");
+        run_git(&root, &["init", "--quiet"]);
+        run_git(&root, &["commit", "--quiet", "--allow-empty", "-m", "one"]);
+        run_git(&root, &["tag", "vague"]);
+        assert_eq!(last_release(&root), None);
+        run_git(&root, &["tag", "v0.1.0"]);
+        run_git(&root, &["commit", "--quiet", "--allow-empty", "-m", "two"]);
+        run_git(&root, &["tag", "v0.2.0"]);
+        run_git(&root, &["commit", "--quiet", "--allow-empty", "-m", "three"]);
+        assert_eq!(last_release(&root).as_deref(), Some("v0.2.0"));
+        fs::remove_dir_all(&root).unwrap();
+        let line = interfaces("cargo-semver-checks", "v0.2.0").line();
+        assert!(line.starts_with("cargo-semver-checks semver-checks check-release --baseline-rev v0.2.0 "), "{line}");
+        assert!(CRATES.iter().all(|name| line.contains(&format!("--package {name}"))), "{line}");
     }
 
     #[test]

@@ -5,7 +5,8 @@
 use super::Violation;
 use crate::tree::Tree;
 
-const PRODUCT: &str = "Cargo.lock";
+/// The lock of the product.
+pub(super) const PRODUCT: &str = "Cargo.lock";
 const FUZZ: &str = "fuzz/Cargo.lock";
 
 /// Finds crates of which the lock of fuzzing has a version that the product's has not, though it has another.
@@ -31,13 +32,16 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
 }
 
 /// One `[[package]]` of a lock.
-struct Package<'a> {
-    name: &'a str,
-    version: &'a str,
+pub(super) struct Package<'a> {
+    /// Its name.
+    pub(super) name: &'a str,
+    /// Its version.
+    pub(super) version: &'a str,
     line: usize,
 }
 
-fn packages(lock: &str) -> Vec<Package<'_>> {
+/// All packages of a lock.
+pub(super) fn packages(lock: &str) -> Vec<Package<'_>> {
     let value = |text: &'_ str, key: &str| -> Option<(usize, usize)> {
         let start = text.strip_prefix(key)?.strip_prefix(" = \"")?;
         let from = text.len() - start.len();

@@ -3,6 +3,7 @@
 //! A rule is a pure function over paths and texts, one file and one line in [`ALL`] each; what clippy can hold
 //! (clocks, safety comments) it holds too, and tidy says where such things may be at all.
 
+mod audit;
 mod brevity;
 mod columns;
 mod crate_table;
@@ -48,6 +49,7 @@ const ALL: &[Rule] = &[
     Rule { name: "machine paths", check: machine_paths::check },
     Rule { name: "brevity", check: brevity::check },
     Rule { name: "locks", check: locks::check },
+    Rule { name: "audit", check: audit::check },
     Rule { name: "wording", check: wording::check },
     Rule { name: "links", check: links::check },
     Rule { name: "bpf", check: crate::bpf::check },

@@ -29,6 +29,8 @@ const QUIC_ALONE: Duration = Duration::from_secs(3);
 /// What a server may send before the program has read it: as much as 1 Gbit/s over 134 ms carries. quinn's own 1.25 MB hold
 /// every path to 1.25 MB in a round trip, whatever the sender remembers of it. More where more has come before.
 const WINDOW: u32 = 16 << 20;
+/// Bytes of the head of an answer over HTTP/3, decoded. h3 sets no bound, and one byte of a head may become a field of a hundred.
+const MOST_HEAD: u64 = 256 * 1024;
 
 /// Which versions of HTTP may be spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -199,6 +201,8 @@ async fn quic(
     // A server that is gone is noticed by silence alone.
     transport.max_idle_timeout(Some(Duration::from_secs(20).try_into()?));
     transport.keep_alive_interval(Some(Duration::from_secs(5)));
+    // Nothing here reads datagrams.
+    transport.datagram_receive_buffer_size(None);
     let plan = paths.memory.plan(quinn::TokioRuntime.now(), address, true);
     let window = plan.stream_window().unwrap_or(0).max(WINDOW.into());
     plan.apply(&mut transport);
@@ -212,7 +216,10 @@ async fn quic(
         },
         connecting => (connecting.await?, None),
     };
-    let (mut driver, requests) = h3::client::new(h3_quinn::Connection::new(connection.clone())).await?;
+    let mut builder = h3::client::builder();
+    builder.max_field_section_size(MOST_HEAD);
+    let quic = h3_quinn::Connection::new(connection.clone());
+    let (mut driver, requests) = builder.build::<_, _, Bytes>(quic).await?;
     tokio::spawn(async move {
         let _ = poll_fn(|cx| driver.poll_close(cx)).await;
     });

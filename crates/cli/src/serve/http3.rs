@@ -97,7 +97,9 @@ async fn admit(incoming: Incoming, place: Arc<Place>, start: Start, serving: Ser
     transport.max_concurrent_bidi_streams(128u32.into());
     transport.send_window(sending(remembered));
     let watch = plan.apply(&mut transport);
-    // Clients have little to say; what they say unasked is not to fill the memory of the host.
+    // Clients have little to say; what they say unasked is not to fill the memory of the host. Datagrams (RFC 9221) are read by
+    // nothing here, and quinn would keep 1.25 MB of them for each connection.
+    transport.datagram_receive_buffer_size(None);
     transport.max_concurrent_uni_streams(8u32.into());
     transport.stream_receive_window(RECEIVED.into()).receive_window((8 * RECEIVED).into());
     config.transport_config(Arc::new(transport));
