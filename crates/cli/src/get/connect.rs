@@ -68,6 +68,8 @@ pub enum Opened {
         connection: quinn::Connection,
         /// Whether the server took what was sent with the first packet, if something could be sent with it.
         early: Option<quinn::ZeroRttAccepted>,
+        /// What a server may send of a stream before it was read, in bytes.
+        window: u64,
     },
     /// HTTP/2.
     Two(hyper::client::conn::http2::SendRequest<String>),
@@ -223,7 +225,7 @@ async fn quic(
     tokio::spawn(async move {
         let _ = poll_fn(|cx| driver.poll_close(cx)).await;
     });
-    Ok(Opened::Three { requests, connection, early })
+    Ok(Opened::Three { requests, connection, early, window })
 }
 
 /// A connection over TCP; a server that accepts it and then says nothing is given up.

@@ -7,10 +7,14 @@ use hyper::body::{Body as _, Buf as _, Bytes, Incoming};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::time::Duration;
 
 /// What a server learns about us.
 const AGENT: &str = concat!("headstart/", env!("CARGO_PKG_VERSION"));
+
+/// How often it is looked at how much has come before the head of an answer.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// What comes back.
 pub struct Reply {
@@ -44,7 +48,7 @@ impl Opened {
         request.headers_mut().extend(headers.clone());
         request.headers_mut().insert(header::USER_AGENT, HeaderValue::from_static(AGENT));
         match self {
-            Self::Three { requests, .. } => {
+            Self::Three { requests, connection, window, .. } => {
                 let mut stream = requests.send_request(request).await?;
                 match stream.finish().await {
                     // A server that wants no more of a request may say so before it has seen its end, and answers all the same
@@ -52,7 +56,7 @@ impl Opened {
                     Err(StreamError::RemoteTerminate { code, .. }) if code == Code::H3_NO_ERROR => {}
                     finished => finished?,
                 }
-                let (head, ()) = stream.recv_response().await?.into_parts();
+                let (head, ()) = before_too_much(connection, *window, stream.recv_response()).await??.into_parts();
                 Ok(Reply { status: head.status, headers: head.headers, body: Body::Three(Box::new(stream)) })
             }
             Self::Two(requests) => Ok(requests.send_request(request.map(|()| String::new())).await?.into()),
@@ -63,6 +67,26 @@ impl Opened {
                 let path = url.uri.path_and_query().map_or("/", |path| path.as_str());
                 *request.uri_mut() = path.parse()?;
                 Ok(requests.send_request(request.map(|()| String::new())).await?.into())
+            }
+        }
+    }
+}
+
+/// Waits for the head of an answer, `head`, while no more has come than the `window` that may lie behind a lost packet of it, twice over for
+/// what was sent again. h3 keeps a frame until it is whole, however long the server says that it will be.
+async fn before_too_much<T>(
+    connection: &quinn::Connection,
+    window: u64,
+    head: impl Future<Output = T>,
+) -> anyhow::Result<T> {
+    let came = || connection.stats().udp_rx.bytes;
+    let before = came();
+    let mut head = pin!(head);
+    loop {
+        tokio::select! {
+            head = &mut head => return Ok(head),
+            () = tokio::time::sleep(LOOK) => {
+                anyhow::ensure!(came() - before <= 2 * window, "the server sends an answer whose head does not end");
             }
         }
     }

@@ -81,8 +81,8 @@ pub async fn asked(
     Ok(stream.recv_response().await?.status().as_u16())
 }
 
-/// A server of HTTP/3 that has nothing; how its first connection ended. Inside a runtime only.
-pub fn refusing_server() -> (SocketAddr, JoinHandle<quinn::ConnectionError>) {
+/// A server of QUIC for HTTP/3, and its address. Inside a runtime only.
+fn endpoint() -> (quinn::Endpoint, SocketAddr) {
     let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let key = PrivatePkcs8KeyDer::from(own.signing_key.serialize_der());
     let builder = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
@@ -93,6 +93,12 @@ pub fn refusing_server() -> (SocketAddr, JoinHandle<quinn::ConnectionError>) {
     let config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
     let endpoint = quinn::Endpoint::server(config, "127.0.0.1:0".parse().unwrap()).unwrap();
     let address = endpoint.local_addr().unwrap();
+    (endpoint, address)
+}
+
+/// A server of HTTP/3 that has nothing; how its first connection ended. Inside a runtime only.
+pub fn refusing_server() -> (SocketAddr, JoinHandle<quinn::ConnectionError>) {
+    let (endpoint, address) = endpoint();
     let ended = tokio::spawn(async move {
         let connection = endpoint.accept().await.unwrap().await.unwrap();
         let built = h3::server::Connection::<_, Bytes>::new(h3_quinn::Connection::new(connection.clone())).await;
@@ -103,4 +109,21 @@ pub fn refusing_server() -> (SocketAddr, JoinHandle<quinn::ConnectionError>) {
         connection.closed().await
     });
     (address, ended)
+}
+
+/// A server of HTTP/3 whose answer is a head that does not end; the bytes of it that were taken. Inside a runtime only.
+pub fn endless_server() -> (SocketAddr, JoinHandle<u64>) {
+    let (endpoint, address) = endpoint();
+    let sent = tokio::spawn(async move {
+        let connection = endpoint.accept().await.unwrap().await.unwrap();
+        let (mut answer, _request) = connection.accept_bi().await.unwrap();
+        // A HEADERS frame (RFC 9114, section 7.2.2) of 2^40 bytes.
+        answer.write_all(&[&[1], &(0xc000_0000_0000_0000 | 1u64 << 40).to_be_bytes()[..]].concat()).await.unwrap();
+        let (piece, mut sent) = (vec![0; 64 * 1024], 0);
+        while answer.write_all(&piece).await.is_ok() {
+            sent += piece.len() as u64;
+        }
+        sent
+    });
+    (address, sent)
 }

@@ -1,6 +1,6 @@
 //! What is refused, and what is said then.
 
-use crate::client::refusing_server;
+use crate::client::{endless_server, refusing_server};
 use crate::scene::{Scratch, Server};
 use std::os::unix::fs::symlink;
 
@@ -95,4 +95,17 @@ fn a_connection_that_brought_no_answer_to_keep_is_closed() {
     // H3_NO_ERROR: it was told to end, and not just dropped, which may be heard or not.
     let quinn::ConnectionError::ApplicationClosed(why) = why else { panic!("{why:?}") };
     assert_eq!(why.error_code, 0x100u32.into());
+}
+
+/// h3 would keep it until it is whole.
+#[test]
+fn a_head_that_does_not_end_is_given_up_before_it_fills_the_memory() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (address, sent) = runtime.block_on(async { endless_server() });
+    let scratch = Scratch::new();
+    let failed = scratch.headstart(&["get", "--insecure", "--http", "3", &format!("https://{address}/endless")]);
+    assert!(failed.code == Some(1) && failed.err.contains("does not end"), "{failed:?}");
+    // Twice the window of 16 MB, and what comes between two looks.
+    let sent = runtime.block_on(async { sent.await.unwrap() });
+    assert!(sent < 256 << 20, "{sent}");
 }

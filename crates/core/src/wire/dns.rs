@@ -115,11 +115,32 @@ fn question(id: u16, name: &str, record: RecordType) -> Result<Message, BadName>
     Ok(message)
 }
 
+/// Hops of a compressed name that leads from pointer to pointer. A server that compresses points at labels: one hop.
+const MOST_HOPS: u8 = 16;
+
+/// Whether a compression pointer (RFC 1035, section 4.1.4) leads to another, and so on, for more than [`MOST_HOPS`]. The parser follows them for
+/// each name anew and has no limit of its own: an answer of 64 kB could cost it tens of millions of steps. In one pass, since a pointer leads back.
+fn has_pointer_chain(bytes: &[u8]) -> bool {
+    let mut hops = vec![0u8; bytes.len()];
+    bytes.windows(2).enumerate().any(|(at, pair)| {
+        let to = usize::from(pair[0] & 0x3f) << 8 | usize::from(pair[1]);
+        // Data of records looks like pointers too, but seldom for so many hops.
+        if pair[0] < 0xc0 || to >= at {
+            return false;
+        }
+        hops[at] = hops[to].saturating_add(1);
+        hops[at] > MOST_HOPS
+    })
+}
+
 /// Reads `bytes` as the answer to the query `id` for the records of `name` of this type (or of this family's type).
 ///
 /// One malformed HTTPS record makes the whole answer malformed (RFC 9460, section 2.2).
 pub fn decode_answer(bytes: &[u8], id: u16, name: &str, record: impl Into<RecordType>) -> Result<Answer, NotAnAnswer> {
     let record = record.into();
+    if has_pointer_chain(bytes) {
+        return Err(NotAnAnswer::Malformed);
+    }
     let message = Message::from_vec(bytes).map_err(|_| NotAnAnswer::Malformed)?;
     let asked = absolute(name).map_err(|_| NotAnAnswer::Unrelated)?;
     let not_understood = matches!(message.metadata.response_code, ResponseCode::FormErr | ResponseCode::NotImp);
@@ -288,6 +309,28 @@ mod tests {
     }
     fn read(m: &Message) -> Result<Answer, NotAnAnswer> {
         decode_answer(&m.to_vec().unwrap(), 7, "www.example.org", Family::V4)
+    }
+
+    #[test]
+    fn names_that_lead_from_pointer_to_pointer_are_refused_before_they_are_followed() {
+        // An answer whose names all begin at the last of `hops` pointers, each of which leads to the one before it.
+        let chained = |hops: usize| {
+            let mut bytes = reply("www.example.org", Family::V4, vec![]).to_vec().unwrap();
+            let mut last = 12;
+            for _ in 0..hops {
+                let at = bytes.len();
+                bytes.extend(((0xc000 | last) as u16).to_be_bytes());
+                last = at;
+            }
+            bytes
+        };
+        assert!(!has_pointer_chain(&chained(usize::from(MOST_HOPS))));
+        assert!(has_pointer_chain(&chained(usize::from(MOST_HOPS) + 1)));
+        let refused = decode_answer(&chained(5000), 7, "www.example.org", Family::V4);
+        assert_eq!(refused, Err(NotAnAnswer::Malformed));
+        // Names that are compressed as servers do it are no chain, however many there are.
+        let many: Vec<_> = (0..200).map(|n| cname(&format!("a{n}.www.example.org"), "b.www.example.org", 60)).collect();
+        assert!(!has_pointer_chain(&reply("www.example.org", Family::V4, many).to_vec().unwrap()));
     }
 
     #[test]
