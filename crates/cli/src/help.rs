@@ -27,8 +27,23 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("demo", &["headstart demo", "headstart demo --out results"]),
     ("top", &["sudo headstart top", "sudo headstart top --once --json"]),
     ("ui", &["headstart ui", "headstart ui --port 8080 --no-browser"]),
-    ("watch", &["headstart watch", "headstart watch --notify", "sudo headstart watch --interval 1 --json"]),
-    ("metrics", &["headstart metrics", "headstart metrics --listen 127.0.0.1:9469"]),
+    (
+        "watch",
+        &[
+            "headstart watch",
+            "headstart watch --notify",
+            "headstart watch --webhook https://example.org/hook",
+            "sudo headstart watch --interval 1 --json",
+        ],
+    ),
+    (
+        "metrics",
+        &[
+            "headstart metrics",
+            "headstart metrics --listen 127.0.0.1:9469",
+            "headstart metrics --listen 0.0.0.0:9469 --host laptop.example.org",
+        ],
+    ),
     (
         "trace",
         &[

@@ -32,6 +32,7 @@ mod observe;
 mod operate;
 mod output;
 mod paths;
+mod post;
 #[cfg(feature = "lab")]
 mod probe;
 mod proxy;

@@ -57,9 +57,14 @@ pub struct Format {
 
 /// Writes a verb's result as one JSON object, on one line, with the version of its form. Fields are added within a version,
 /// never removed or given another meaning.
-pub fn document(version: u32, mut object: serde_json::Value) {
+pub fn document(version: u32, object: serde_json::Value) {
+    crate::say!("{}", versioned(version, object));
+}
+
+/// The object with the version of its form.
+pub fn versioned(version: u32, mut object: serde_json::Value) -> serde_json::Value {
     object["version"] = version.into();
-    crate::say!("{object}");
+    object
 }
 
 /// How often a loop woke up, the most frequent cause first.

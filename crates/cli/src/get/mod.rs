@@ -10,7 +10,7 @@ mod connect;
 mod part;
 mod progress;
 mod reply;
-mod trust;
+pub mod trust;
 mod url;
 
 use crate::exit::{self, Coded, Usage};

@@ -31,6 +31,9 @@ pub struct Args {
     /// Anything that can reach the address can read program names and counters, but no host names.
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
+    /// Answer requests for this host name too, as a scrape target names it; may be given several times. Addresses are always answered.
+    #[arg(long, value_name = "NAME", requires = "listen", value_parser = host_name)]
+    host: Vec<String>,
     /// What to print.
     #[arg(long, value_name = "WHAT", default_value = "values", conflicts_with = "listen")]
     print: What,
@@ -79,8 +82,16 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
             "headstart: warning: any host that can reach {address} can read the names of this user's programs"
         );
     }
-    web::serve(listener, Guard::open(address), ROUTES, respond, ending)?;
+    web::serve(listener, Guard::named(address, args.host.clone()), ROUTES, respond, ending)?;
     Ok(exit::OK)
+}
+
+/// A host's name, without a port.
+fn host_name(text: &str) -> Result<String, String> {
+    match rustls::pki_types::DnsName::try_from(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err("not a valid host name; leave out the port".to_owned()),
+    }
 }
 
 /// What is served.

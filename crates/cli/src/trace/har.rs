@@ -31,12 +31,14 @@ fn entry(line: &Value, began: SystemTime) -> Value {
         false => (0, text(line, "end")),
     };
     let peer = text(line, "peer");
+    // What is inside is not looked into: TLS is what began with its hello, or failed on its port.
+    let scheme = if hello.is_some() || (connect.is_none() && peer.ends_with(":443")) { "https" } else { "http" };
     let at = began + Duration::try_from_secs_f64(ms("at_ms").unwrap_or_default() / 1e3).unwrap_or_default();
     json!({
         "startedDateTime": date(at),
         "time": open.unwrap_or_default() + rest,
         "request": {
-            "method": "CONNECT", "url": format!("https://{peer}/"), "httpVersion": "unknown", "cookies": [], "headers": [],
+            "method": "CONNECT", "url": format!("{scheme}://{peer}/"), "httpVersion": "unknown", "cookies": [], "headers": [],
             "queryString": [], "headersSize": -1, "bodySize": line["up_bytes"],
         },
         "response": {
@@ -87,6 +89,14 @@ mod tests {
         assert_eq!((&made["time"], &made["timings"]["receive"]), (&300.0.into(), &215.0.into()));
         assert_eq!((&failed["response"]["status"], &failed["response"]["statusText"]), (&0.into(), &"refused".into()));
         assert_eq!(failed["serverIPAddress"], "2001:db8::1");
+        assert_eq!(
+            (&made["request"]["url"], &failed["request"]["url"]),
+            (&"https://198.51.100.1:443/".into(), &"https://[2001:db8::1]:443/".into())
+        );
+        let mut plain = super::super::sample();
+        plain[1]["tls_hello_ms"] = Value::Null;
+        let plain = super::archive(&plain, SystemTime::UNIX_EPOCH);
+        assert_eq!(plain["log"]["entries"][0]["request"]["url"], "http://198.51.100.1:443/");
         // Read by the lab's reader of archives, which knows those of Chromium.
         parse(archive.to_string().as_bytes(), Path::new("x.har")).unwrap();
     }

@@ -2,9 +2,11 @@
 //! process, or its connections and lookups on a time line.
 
 mod har;
+mod otlp;
 mod perfetto;
 
 use crate::exit::Usage;
+use crate::post::{self, Target};
 use crate::run::measure::{self, Source, Wanted};
 use anyhow::Context as _;
 use clap::ValueEnum;
@@ -16,11 +18,12 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// Arguments of `headstart trace`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// File to write; `-` is standard output, for pcapng alone [default: headstart.pcapng, .har or .json, by format].
+    /// File to write; `-` is standard output, for pcapng alone [default: headstart.pcapng, .har, .json or .otlp, by format].
     #[arg(short, long, value_name = "FILE")]
     write: Option<PathBuf>,
     /// What to write.
@@ -32,6 +35,9 @@ pub struct Args {
     /// Keep at most BYTES of each packet (128 covers the headers).
     #[arg(short, long, value_name = "BYTES")]
     snap: Option<usize>,
+    /// Send the trace to a collector, for example http://localhost:4318/v1/traces (with --format otlp); a file is then written only with --write.
+    #[arg(long, value_name = "URL")]
+    to: Option<Target>,
     /// Do not print the measurement summary.
     #[arg(short, long)]
     quiet: bool,
@@ -49,6 +55,8 @@ enum Format {
     Perfetto,
     /// Connections as entries of an HTTP archive (HAR 1.2).
     Har,
+    /// Connections and lookups as spans of OpenTelemetry (OTLP, protobuf).
+    Otlp,
 }
 
 impl Format {
@@ -57,6 +65,7 @@ impl Format {
             Self::Pcapng => "headstart.pcapng",
             Self::Perfetto => "headstart.json",
             Self::Har => "headstart.har",
+            Self::Otlp => "headstart.otlp",
         }
     }
 }
@@ -64,12 +73,16 @@ impl Format {
 /// Runs the program and writes the file; the program's exit code.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     if args.via == Source::Ebpf && args.format == Format::Pcapng {
-        return Err(
-            Usage("--via ebpf: only tun sees packets; use --format perfetto or har, or --via tun".into()).into()
-        );
+        return Err(Usage(
+            "--via ebpf: only tun sees packets; use --format perfetto, har or otlp, or --via tun".into(),
+        )
+        .into());
     }
     if args.snap == Some(0) {
         return Err(Usage("--snap 0: must be at least 1".into()).into());
+    }
+    if args.to.is_some() && args.format != Format::Otlp {
+        return Err(Usage("--to: collectors take traces of OpenTelemetry; use it with --format otlp".into()).into());
     }
     let file = args.write.clone().unwrap_or_else(|| args.format.file().into());
     let wanted = Wanted {
@@ -86,11 +99,9 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         accelerate: None,
         telemetry: None,
     };
-    let write = match args.format {
-        Format::Pcapng => return measure::run(&Wanted { pcapng: Some(&file), ..wanted }),
-        Format::Perfetto => perfetto::trace,
-        Format::Har => har::archive,
-    };
+    if args.format == Format::Pcapng {
+        return measure::run(&Wanted { pcapng: Some(&file), ..wanted });
+    }
     if args.snap.is_some() {
         return Err(Usage("--snap: only packets can be cut short; use it with --format pcapng".into()).into());
     }
@@ -98,17 +109,41 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         return Err(Usage("--write -: only pcapng can go to standard output, which the program uses too".into()).into());
     }
     // Before the program runs: what cannot be written should not cost a run.
-    let mut out = File::create(&file).with_context(|| format!("making {}", file.display()))?;
+    let wants_file = args.write.is_some() || args.to.is_none();
+    let mut out =
+        wants_file.then(|| File::create(&file).with_context(|| format!("making {}", file.display()))).transpose()?;
+    let began = wall();
+    let (code, lines) = measured(&wanted)?;
+    let bytes = match args.format {
+        Format::Har => har::archive(&lines, began).to_string().into_bytes(),
+        Format::Otlp => otlp(&lines, args, began)?,
+        Format::Perfetto | Format::Pcapng => perfetto::trace(&lines, began).to_string().into_bytes(),
+    };
+    if let Some(out) = &mut out {
+        out.write_all(&bytes).with_context(|| format!("writing {}", file.display()))?;
+    }
+    if let Some(to) = &args.to {
+        post::post(to, otlp::MEDIA_TYPE, bytes)?;
+    }
+    Ok(code)
+}
+
+/// Runs the program; its exit code, and the lines of the measurement.
+fn measured(wanted: &Wanted<'_>) -> anyhow::Result<(u8, Vec<Value>)> {
     let mut lines = File::from(memfd_create(c"headstart-trace", MemfdFlags::CLOEXEC)?);
     let path = format!("/proc/self/fd/{}", lines.as_raw_fd());
-    let began = wall();
-    let code = measure::run(&Wanted { flows: Some(Path::new(&path)), ..wanted })?;
+    let code = measure::run(&Wanted { flows: Some(Path::new(&path)), ..*wanted })?;
     lines.seek(SeekFrom::Start(0))?;
     let lines = BufReader::new(lines).lines().map(|line| Ok(serde_json::from_str(&line?)?));
-    let lines: Vec<Value> = lines.collect::<anyhow::Result<_>>().context("reading the measurement")?;
-    let written = out.write_all(write(&lines, began).to_string().as_bytes());
-    written.with_context(|| format!("writing {}", file.display()))?;
-    Ok(code)
+    Ok((code, lines.collect::<anyhow::Result<_>>().context("reading the measurement")?))
+}
+
+fn otlp(lines: &[Value], args: &Args, began: SystemTime) -> anyhow::Result<Vec<u8>> {
+    let mut id = [0; 16];
+    rustix::rand::getrandom(&mut id[..], rustix::rand::GetRandomFlags::empty())?;
+    let program = args.command.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
+    let run = otlp::Run { program: &program.to_string_lossy(), began, ended: wall(), id };
+    Ok(otlp::request(lines, &run))
 }
 
 /// What is in a line as text; empty without it.

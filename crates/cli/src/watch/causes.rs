@@ -75,7 +75,7 @@ impl Watcher {
 fn causes(before: &Sources, now: &Sources) -> Vec<Cause> {
     let mut all = families(now);
     // What a record type without answers leads to is the same cause.
-    if !all.iter().any(|cause| cause.key.starts_with("silent ")) {
+    if !all.iter().any(|cause| cause.key == "silent") {
         all.extend(lookups(before, now));
     }
     all.extend(loss(before, now));
@@ -89,23 +89,25 @@ fn cause(key: String, words: String, fix: &str) -> Cause {
 }
 
 fn families(now: &Sources) -> Vec<Cause> {
-    let families = now.supervisor.iter().flat_map(|o| &o.families);
-    let of = |family: &headstart_core::connect::explain::FamilyReport| {
+    let families = || now.supervisor.iter().flat_map(|o| &o.families);
+    let suspended = families().filter(|family| family.suspended_ms > 0.0).map(|family| {
         let (name, other) = (&*family.family, if family.family == "IPv6" { "IPv4" } else { "IPv6" });
-        let record = if family.family == "IPv6" { "AAAA" } else { "A" };
-        let suspended = (family.suspended_ms > 0.0).then(|| {
-            let words = format!("{name} does not work on this network; programs under headstart use {other}");
-            let fix =
-                "Restart the router or switch the family off; `headstart explain HOST` shows which addresses fail";
-            cause(format!("suspended {name}"), words, fix)
-        });
-        let silent = family.unanswered.then(|| {
-            let words = format!("DNS queries for {name} addresses ({record}) get no answer on this network");
-            cause(format!("silent {name}"), words, "Use another DNS server; `headstart doctor` names this host's")
-        });
-        [suspended, silent]
+        let words = format!("{name} does not work on this network; programs under headstart use {other}");
+        let fix = "Restart the router or switch the family off; `headstart explain HOST` shows which addresses fail";
+        cause(format!("suspended {name}"), words, fix)
+    });
+    let silent: Vec<_> = families().filter(|family| family.unanswered).map(|family| &*family.family).collect();
+    let words = match &silent[..] {
+        [] => None,
+        [name] => {
+            let record = if *name == "IPv6" { "AAAA" } else { "A" };
+            Some(format!("DNS queries for {name} addresses ({record}) get no answer on this network"))
+        }
+        _ => Some("DNS queries get no answer on this network".to_owned()),
     };
-    families.flat_map(of).flatten().collect()
+    // One server answers none of them: the second family is no news.
+    let fix = "Use another DNS server; `headstart doctor` names this host's";
+    suspended.chain(words.map(|words| cause("silent".to_owned(), words, fix))).collect()
 }
 
 /// Durations counted by program: those that `which` counts, and all.
@@ -124,15 +126,31 @@ fn lookups(before: &Sources, now: &Sources) -> Vec<Cause> {
     let unanswered = |timed: &Timed| timed.key.outcome == "unanswered";
     // Another supervisor has counted from the beginning.
     let old = if before.pid == now.pid { counted(&before.timings, unanswered) } else { BTreeMap::new() };
-    let all = counted(&now.timings, unanswered).into_iter().filter_map(|(program, (bad, all))| {
+    let bad = counted(&now.timings, unanswered).into_iter().filter_map(|(program, (bad, all))| {
         let (bad_before, all_before) = old.get(program).copied().unwrap_or_default();
         let (bad, all) = (bad.saturating_sub(bad_before), all.saturating_sub(all_before));
-        let is_bad = bad >= FEW && bad as f64 >= SHARE * all as f64;
-        let words = format!("{program}: {bad} of {all} DNS lookups got no answer");
-        let fix = "Check the connection and the DNS servers: `headstart doctor`";
-        is_bad.then(|| cause(format!("lookups {program}"), words, fix))
+        (bad >= FEW && bad as f64 >= SHARE * all as f64).then_some((program, bad, all))
     });
-    all.collect()
+    let fix = "Check the connection and the DNS servers: `headstart doctor`";
+    together(bad.collect())
+        .map(|(programs, bad, all)| {
+            cause("lookups".to_owned(), format!("{programs}: {bad} of {all} DNS lookups got no answer"), fix)
+        })
+        .into_iter()
+        .collect()
+}
+
+/// Programs that the same is wrong with, as one: they share the network. The worst of them by name, and the sums of both counts.
+fn together(mut bad: Vec<(&str, u64, u64)>) -> Option<(String, u64, u64)> {
+    bad.sort_by_key(|(program, bad, _)| (std::cmp::Reverse(*bad), *program));
+    let (worst, ..) = *bad.first()?;
+    let programs = match bad.len() {
+        1 => worst.to_owned(),
+        2 => format!("{worst} and another program"),
+        n => format!("{worst} and {} other programs", n - 1),
+    };
+    let sums = bad.iter().fold((0, 0), |sums, (_, bad, all)| (sums.0 + bad, sums.1 + all));
+    Some((programs, sums.0, sums.1))
 }
 
 fn loss(before: &Sources, now: &Sources) -> Vec<Cause> {
@@ -142,15 +160,20 @@ fn loss(before: &Sources, now: &Sources) -> Vec<Cause> {
     let sent: BTreeMap<_, _> =
         now.measured.counts().filter(|(_, what, _)| *what == "up_bytes").map(|(p, _, n)| (p, n)).collect();
     let repeated = now.measured.counts().filter(|(_, what, _)| *what == "retransmissions");
-    let all = repeated.filter_map(|(program, what, n)| {
+    let bad = repeated.filter_map(|(program, what, n)| {
         let repeated = since(program, what, n);
         let segments = since(program, "up_bytes", sent.get(program).copied().unwrap_or_default()) / SEGMENT + repeated;
-        let share = repeated as f64 / segments.max(1) as f64;
-        let words = format!("{program}: {:.0} % of its packets are lost", 100.0 * share);
-        let fix = "Move closer to the access point or use a cable; for small messages, `headstart relay`";
-        (repeated >= FEW_SEGMENTS && share >= LOSS).then(|| cause(format!("loss {program}"), words, fix))
+        let is_bad = repeated >= FEW_SEGMENTS && repeated as f64 >= LOSS * segments as f64;
+        is_bad.then_some((program, repeated, segments))
     });
-    all.collect()
+    let fix = "Move closer to the access point or use a cable; for small messages, `headstart relay`";
+    together(bad.collect())
+        .map(|(programs, repeated, segments)| {
+            let share = 100.0 * repeated as f64 / segments.max(1) as f64;
+            cause("loss".to_owned(), format!("{programs}: {share:.0} % of packets sent are lost"), fix)
+        })
+        .into_iter()
+        .collect()
 }
 
 fn bloat(now: &Sources) -> Vec<Cause> {
@@ -234,11 +257,44 @@ mod tests {
         assert_eq!(watcher.look(look(false, false, 50)), [], "what was before it looked is not news");
         assert_eq!(watcher.look(look(false, false, 52)), []);
         let news = watcher.look(look(false, false, 53));
-        assert_eq!(keys(&news), [("lookups curl", true)]);
+        assert_eq!(keys(&news), [("lookups", true)]);
         assert!(news[0].0.words.contains("3 of 3"), "{news:?}");
         let mut watcher = Watcher::default();
         watcher.look(look(false, true, 0));
         assert_eq!(watcher.look(look(false, true, 9)), []);
+    }
+
+    #[test]
+    fn a_server_that_answers_neither_family_and_programs_on_one_bad_network_are_one_cause() {
+        let of = |families: &[(&'static str, bool)], programs: &[&str]| {
+            let mut timings = Timings::default();
+            for program in programs {
+                (0..4).for_each(|_| timings.note(What::Lookup, program, None, "unanswered", Duration::from_secs(5)));
+            }
+            let family = |(name, unanswered): &(&'static str, bool)| FamilyReport {
+                family: (*name).into(),
+                has_route: true,
+                suspended_ms: 0.0,
+                rtt_ms: None,
+                lookup_ms: None,
+                unanswered: *unanswered,
+            };
+            let families = families.iter().map(family).collect();
+            let supervisor = Observation { pid: 1, families, timings: timings.snapshot(), ..Observation::default() };
+            Arc::new(Sources { supervisor: Some(supervisor), ..Sources::default() })
+        };
+        let mut watcher = Watcher::default();
+        let news = watcher.look(of(&[("IPv4", false), ("IPv6", true)], &[]));
+        assert!(keys(&news) == [("silent", true)] && news[0].0.words.contains("AAAA"), "{news:?}");
+        assert_eq!(watcher.look(of(&[("IPv4", true), ("IPv6", true)], &[])), [], "the same server");
+        let news = Watcher::default().look(of(&[("IPv4", true), ("IPv6", true)], &[]));
+        assert!(keys(&news) == [("silent", true)] && news[0].0.words.starts_with("DNS queries get no"), "{news:?}");
+
+        let mut watcher = Watcher::default();
+        assert_eq!(watcher.look(of(&[], &[])), []);
+        let news = watcher.look(of(&[], &["curl", "git", "wget"]));
+        assert_eq!(keys(&news), [("lookups", true)]);
+        assert!(news[0].0.words.starts_with("curl and 2 other programs: 12 of 12"), "{news:?}");
     }
 
     #[test]
@@ -255,7 +311,7 @@ mod tests {
         let mut watcher = Watcher::default();
         assert_eq!(watcher.look(measured(0, 70.0)), [], "60 ms are no long queue");
         let news = watcher.look(measured(20, 300.0));
-        assert_eq!(keys(&news), [("loss scp", true), ("bloat", true)]);
+        assert_eq!(keys(&news), [("loss", true), ("bloat", true)]);
         assert!(news[0].0.words.contains("9 %") && news[1].0.words.contains("from 20 to 300 ms"), "{news:?}");
     }
 }

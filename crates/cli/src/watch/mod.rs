@@ -4,14 +4,17 @@
 //! whatever follows from it.
 
 mod causes;
+mod hook;
 
 use crate::exit;
 use crate::observe::Observer;
-use crate::output::{self, Format, document};
+use crate::output::{self, Format, document, versioned};
+use crate::post::Target;
 use causes::{Cause, Watcher};
 use headstart_core::time::Duration;
 use headstart_io::clock::Clock;
-use serde_json::json;
+use hook::Hook;
+use serde_json::{Value, json};
 use std::process::{Command, Stdio};
 
 /// Version of the JSON.
@@ -26,6 +29,9 @@ pub struct Args {
     /// Also show desktop notifications (`notify-send`).
     #[arg(long)]
     notify: bool,
+    /// Also post each change, as the JSON object of --json, to this http or https URL. What could not be delivered is sent again later.
+    #[arg(long, value_name = "URL")]
+    webhook: Option<Target>,
     #[command(flatten)]
     format: Format,
 }
@@ -35,10 +41,17 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let every = output::interval(args.interval)?;
     let (clock, observer) = (Clock::new(), Observer::new());
     let (mut watcher, mut notify) = (Watcher::default(), args.notify);
+    let mut hook = args.webhook.clone().map(Hook::new);
     loop {
         for (cause, began) in watcher.look(observer.look(Duration::ZERO)) {
             tell(&cause, began, args.format);
             notify = notify && notified(&cause, began);
+            if let Some(hook) = &mut hook {
+                hook.add(versioned(VERSION, change(&cause, began)));
+            }
+        }
+        if let Some(hook) = &mut hook {
+            hook.deliver();
         }
         if crate::output::lost().is_some() {
             // The reader is gone.
@@ -49,12 +62,16 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
 }
 
 fn tell(cause: &Cause, began: bool, format: Format) {
-    let Cause { key, words, fix } = cause;
+    let Cause { words, fix, .. } = cause;
     match (format.json, began) {
-        (true, _) => document(VERSION, json!({ "cause": key, "began": began, "words": words, "fix": fix })),
+        (true, _) => document(VERSION, change(cause, began)),
         (false, true) => crate::say!("{words}. {fix}."),
         (false, false) => crate::say!("over: {words}"),
     }
+}
+
+fn change(cause: &Cause, began: bool) -> Value {
+    json!({ "cause": cause.key, "began": began, "words": cause.words, "fix": cause.fix })
 }
 
 /// Notifies the desktop; whether that works.
@@ -66,7 +83,13 @@ fn notified(cause: &Cause, began: bool) -> bool {
     let mut command = Command::new("notify-send");
     command.args(["--app-name=headstart", "--"]).args([title, body]);
     match command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status() {
-        Ok(_) => true,
+        Ok(status) if status.success() => true,
+        Ok(status) => {
+            crate::complain!(
+                "headstart: --notify: notify-send failed ({status}): is there a desktop session? No more notifications"
+            );
+            false
+        }
         Err(why) => {
             crate::complain!("headstart: --notify: notify-send: {why} (Debian package libnotify-bin)");
             false

@@ -53,20 +53,23 @@ impl Route {
 pub struct Guard {
     address: SocketAddr,
     token: Option<String>,
+    /// Names that this host is asked by, at any port.
+    names: Vec<String>,
 }
 
 /// A request that is not served: the status, and why.
 pub type Refusal = (StatusCode, &'static str);
 
 impl Guard {
-    /// Of a server without secrets, at `address`.
-    pub fn open(address: SocketAddr) -> Self {
-        Self { address, token: None }
+    /// Of a server without secrets at `address`, which may also be asked by `names`. A page of another site can make none of them lead here: who owns a name decides
+    /// where it leads.
+    pub fn named(address: SocketAddr, names: Vec<String>) -> Self {
+        Self { address, token: None, names }
     }
 
     /// Of one whose data takes `token`.
     pub fn with_token(address: SocketAddr, token: String) -> Self {
-        Self { address, token: Some(token) }
+        Self { address, token: Some(token), names: Vec::new() }
     }
 
     /// The path of the route that serves this request, or why it is refused. The Host comes first: what it is wrong for learns
@@ -125,7 +128,9 @@ impl Guard {
         let is_own = host
             .parse::<SocketAddr>()
             .is_ok_and(|to| to == self.address || (self.address.ip().is_unspecified() && to.port() == port));
-        is_own || literals.iter().any(|literal| host.eq_ignore_ascii_case(literal))
+        let name = host.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).map_or(host, |(name, _)| name);
+        let is_named = self.names.iter().any(|known| name.eq_ignore_ascii_case(known));
+        is_own || is_named || literals.iter().any(|literal| host.eq_ignore_ascii_case(literal))
     }
 
     fn has_token(&self, headers: &HeaderMap) -> bool {
@@ -159,7 +164,7 @@ mod tests {
 
     #[test]
     fn only_literals_of_this_address_are_a_good_host() {
-        let guard = Guard::open("127.0.0.1:8000".parse().unwrap());
+        let guard = Guard::named("127.0.0.1:8000".parse().unwrap(), vec![]);
         for good in ["127.0.0.1:8000", "localhost:8000", "LOCALHOST:8000", "[::1]:8000"] {
             assert_eq!(asked(&guard, Method::GET, "/", &[("host", good)]), Ok("/"), "{good}");
         }
@@ -174,9 +179,16 @@ mod tests {
             asked(&guard, Method::GET, "/", &[("host", "localhost:8000"), ("host", "localhost:8000")]),
             Err(421)
         );
-        let elsewhere = Guard::open("192.0.2.1:8000".parse().unwrap());
+        let elsewhere = Guard::named("192.0.2.1:8000".parse().unwrap(), vec![]);
         assert_eq!(asked(&elsewhere, Method::GET, "/", &[("host", "192.0.2.1:8000")]), Ok("/"));
         assert_eq!(asked(&elsewhere, Method::GET, "/", &[("host", "192.0.2.2:8000")]), Err(421));
+        let named = Guard::named("0.0.0.0:8000".parse().unwrap(), vec!["box.example".into()]);
+        for good in ["box.example:8000", "BOX.example", "box.example:80", "192.0.2.7:8000"] {
+            assert_eq!(asked(&named, Method::GET, "/", &[("host", good)]), Ok("/"), "{good}");
+        }
+        for bad in ["evil.example:8000", "box.example.evil.example:8000", "box.example:x", ":8000"] {
+            assert_eq!(asked(&named, Method::GET, "/", &[("host", bad)]), Err(421), "{bad}");
+        }
     }
 
     #[test]
@@ -204,7 +216,7 @@ mod tests {
         assert_eq!(asked(&guard, Method::POST, "/write", &[host, origin, site]), Err(401));
         assert_eq!(asked(&guard, Method::GET, "/write", &[host, token]), Err(405));
         assert_eq!(asked(&guard, Method::GET, "/other", &[host, token]), Err(404));
-        let open = Guard::open("127.0.0.1:8000".parse().unwrap());
+        let open = Guard::named("127.0.0.1:8000".parse().unwrap(), vec![]);
         assert_eq!(asked(&open, Method::GET, "/data", &[host, token]), Err(401), "without a token nothing opens it");
     }
 }

@@ -4,6 +4,7 @@ use crate::lab::{Ended, HEADSTART, Lab, Scratch, ended, found, inside, site, sup
 use crate::processes::{ask_to_end, is_alive};
 use headstart_lab::browser::{BrowserError, Chromium};
 use headstart_lab::world::Reply;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -254,7 +255,7 @@ inside!(a_network_that_breaks_is_told_once_with_what_to_do, || {
     }
     until("something is told", || fs::read_to_string(&said).unwrap().contains('\n'));
     let told: Value = serde_json::from_str(fs::read_to_string(&said).unwrap().lines().next().unwrap()).unwrap();
-    assert_eq!(told["cause"], "silent IPv4");
+    assert_eq!(told["cause"], "silent");
     assert!(told["began"] == true && told["fix"].as_str().is_some_and(|fix| !fix.is_empty()), "{told}");
     until("the desktop shows it", || {
         fs::read_to_string(&heard).is_ok_and(|text| text.contains(told["words"].as_str().unwrap()))
@@ -298,6 +299,46 @@ inside!(a_run_becomes_a_trace_and_an_archive_that_other_tools_open, || {
     let wrong =
         ended(lab.command(HEADSTART).args(["trace", "--format", "har", "-w", "-", "--", "true"]).spawn().unwrap());
     assert!(wrong.code == Some(2) && wrong.err.contains("only pcapng"), "{wrong:?}");
+});
+
+inside!(a_run_is_handed_to_a_collector_of_traces_as_spans, || {
+    let Some(curl) = found("curl", "curl") else { return };
+    let lab = Lab::new();
+    let collector = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1/traces", collector.local_addr().unwrap());
+    let taken = std::thread::spawn(move || {
+        let mut stream = BufReader::new(collector.accept().unwrap().0);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert_ne!(stream.read_line(&mut head).unwrap(), 0, "{head}");
+        }
+        let length = head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
+        let mut body = vec![0; length.unwrap()];
+        stream.read_exact(&mut body).unwrap();
+        stream.get_mut().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
+        (head, body)
+    });
+    let traced = |url: &str| {
+        let mut command = lab.command(HEADSTART);
+        command.args(["trace", "--quiet", "--format", "otlp", "--to", url, "--"]).arg(&curl);
+        ended(command.args(["-sS", "http://www.lab.example/"]).spawn().unwrap())
+    };
+    let ran = traced(&url);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let (head, body) = taken.join().unwrap();
+    assert!(head.starts_with("POST /v1/traces ") && head.contains("application/x-protobuf"), "{head}");
+    let request = <ExportTraceServiceRequest as prost::Message>::decode(&body[..]).unwrap();
+    let spans = &request.resource_spans[0].scope_spans[0].spans;
+    let named = |name: &str| spans.iter().filter(|span| span.name.starts_with(name)).count();
+    assert!(named("curl") == 1 && named("lookup www.lab.example") >= 1 && named("connection ") >= 1, "{spans:?}");
+    // The lab's round trip is 10 ms.
+    let connect = spans.iter().find(|span| span.name == "TCP connect").unwrap();
+    assert!(connect.end_time_unix_nano - connect.start_time_unix_nano >= 10_000_000, "{spans:?}");
+    // The collector is gone: the program has run, and it is said that its trace is lost.
+    let lost = traced(&url);
+    assert!(lost.code == Some(1) && lost.err.contains("sending to 127.0.0.1"), "{lost:?}");
+    let wrong = ended(lab.command(HEADSTART).args(["trace", "--to", &url, "--", "true"]).spawn().unwrap());
+    assert!(wrong.code == Some(2) && wrong.err.contains("--format otlp"), "{wrong:?}");
 });
 
 /// Waits within a page until `found` is true; then what `then` is.

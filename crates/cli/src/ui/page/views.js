@@ -33,11 +33,12 @@ class Now {
   flow = new Chart('Data of measured programs', [['down', '--v6'], ['up', '--good']], mbit);
   races = new Table('Latest connections by name', [['host'], ['program', 'left'], ['lookups and attempts', 'wide left'], ['result', 'left'], ['took'], ['ago']], nothingYet());
   open = new Table('Open connections of measured programs', [['peer'], ['program', 'left'], ['open for'], ['connect'], ['round trip'], ['down'], ['up'], ['repeated']], 'No measurement is running: “sudo headstart run --measure -- PROGRAM” starts one.');
+  more = h('p', { class: 'quiet' });
   rates = [0, 1, 2, 3, 4].map(() => new Rate());
   pictures = new Map();
 
   element() {
-    return (this.root ??= h('div', {}, this.cards.element, h('div', { class: 'pair' }, this.pace.element, this.flow.element), h('h2', {}, 'Connections'), this.races.element, h('h2', {}, 'Measured'), this.open.element));
+    return (this.root ??= h('div', {}, this.cards.element, h('div', { class: 'pair' }, this.pace.element, this.flow.element), h('h2', {}, 'Connections'), this.races.element, h('h2', {}, 'Measured'), this.more, this.open.element));
   }
   enter() { if (!this.pace.plot) [this.pace, this.flow].forEach((chart) => chart.mount()); }
   leave() { [this.pace, this.flow].forEach((chart) => chart.unmount()); }
@@ -58,13 +59,15 @@ class Now {
     const sup = all.supervisor;
     const tally = sup?.tally;
     const measured = Object.values(all.measurements);
+    // Lines are those with the most data; programs count all.
+    const open = measured.reduce((n, one) => n + Object.values(one.apps).reduce((m, app) => m + app.open, 0), 0);
     this.cards.show({
       'Programs running': sup ? count(Object.keys(sup.runs).length + sup.runs_omitted) : '–',
       Lookups: tally ? count(tally.resolved + tally.unresolved) : '–',
       Connections: tally ? count(connections(tally)) : '–',
       'Ready at once': tally ? count(tally.at_once) : '–',
       Failed: tally ? count(tally.failed) : '–',
-      'Measured, open': measured.length > 0 ? count(measured.reduce((n, m) => n + Object.keys(m.connections).length, 0)) : '–',
+      'Measured, open': measured.length > 0 ? count(open) : '–',
     });
     const races = Object.entries(sup?.races ?? {}).sort(([, a], [, b]) => b.began_ms - a.began_ms).slice(0, MOST);
     const kept = new Map();
@@ -77,6 +80,8 @@ class Now {
     }));
     this.pictures = kept;
     const lines = measured.flatMap((one) => Object.entries(one.connections).map(([key, line]) => [key, line, one.at_ms]));
+    const shown = Math.min(lines.length, MOST);
+    say(this.more, open > shown ? `The ${shown} of ${open} open connections with the most data.` : '');
     this.open.show(lines.slice(0, MOST).map(([key, line, at]) => [key, [
       line.peer, line.app, age(at - line.began_ms), ms(line.meters.connect_ms), ms(line.meters.rtt_ms),
       bytes(line.down_bytes), bytes(line.up_bytes), count((line.meters.sent_again ?? 0) + (line.meters.sent_again_here ?? 0)),

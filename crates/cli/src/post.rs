@@ -1,0 +1,147 @@
+//! One POST of what was seen, to another system: a webhook, a collector of traces.
+
+use crate::exit::Usage;
+use crate::get::trust::Trust;
+use anyhow::Context as _;
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST};
+use hyper::{Request, StatusCode, Uri};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+
+/// A server that has not answered after this long has failed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where to: an http or https URL. Whoever knows the path of a webhook may write there, so messages name its host alone.
+#[derive(Clone, Debug)]
+pub struct Target {
+    uri: Uri,
+    host: String,
+    port: u16,
+    tls: bool,
+}
+
+impl std::str::FromStr for Target {
+    type Err = Usage;
+
+    fn from_str(text: &str) -> Result<Self, Usage> {
+        let refuse = |why: &str| Usage(format!("{why}; give a URL such as https://host/path"));
+        let uri: Uri = text.parse().map_err(|why| refuse(&format!("not a valid URL: {why}")))?;
+        let tls = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            _ => return Err(refuse("the URL must begin with http:// or https://")),
+        };
+        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+            return Err(refuse("user names in URLs are not supported"));
+        }
+        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        if ServerName::try_from(host.as_str()).is_err() {
+            return Err(refuse("the URL has no valid host name"));
+        }
+        let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
+        Ok(Self { uri, host, port, tls })
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+/// Posts `body`, of media type `kind`. Any answer but 2xx is an error.
+pub fn post(to: &Target, kind: &'static str, body: impl Into<Bytes>) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (body, sent) = (body.into(), async |body| tokio::time::timeout(PATIENCE, send(to, kind, body)).await);
+    let status = runtime.block_on(sent(body)).unwrap_or_else(|_| anyhow::bail!("no answer within {PATIENCE:?}"));
+    let status = status.with_context(|| format!("sending to {to}"))?;
+    anyhow::ensure!(status.is_success(), "sending to {to}: the server answered {status}");
+    Ok(())
+}
+
+async fn send(to: &Target, kind: &'static str, body: Bytes) -> anyhow::Result<StatusCode> {
+    let tcp = TcpStream::connect((to.host.as_str(), to.port)).await?;
+    if !to.tls {
+        return exchange(to, kind, body, tcp).await;
+    }
+    let tls = tokio_rustls::TlsConnector::from(Arc::new(Trust::Host.configuration(&["http/1.1"], false)?));
+    let name = ServerName::try_from(to.host.clone())?;
+    exchange(to, kind, body, tls.connect(name, tcp).await?).await
+}
+
+async fn exchange(
+    to: &Target,
+    kind: &'static str,
+    body: Bytes,
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+) -> anyhow::Result<StatusCode> {
+    let (mut requests, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let connection = tokio::spawn(connection);
+    let request = Request::post(to.uri.path_and_query().map_or("/", |path| path.as_str()))
+        .header(HOST, to.uri.authority().map_or("", |authority| authority.as_str()))
+        .header(CONTENT_TYPE, kind)
+        .header(CONTENT_LENGTH, body.len())
+        .body(Full::new(body))?;
+    let status = requests.send_request(request).await?.status();
+    connection.abort();
+    Ok(status)
+}
+
+/// A server for tests: it answers with these status codes, one a request, and gives the requests, head and body.
+#[cfg(test)]
+pub fn server(statuses: &'static [u16]) -> (std::net::SocketAddr, std::thread::JoinHandle<Vec<(String, Vec<u8>)>>) {
+    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let serve = move |status: &u16| {
+        let mut stream = BufReader::new(listener.accept().unwrap().0);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert_ne!(stream.read_line(&mut head).unwrap(), 0, "{head}");
+        }
+        let length = head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
+        let mut body = vec![0; length.unwrap()];
+        stream.read_exact(&mut body).unwrap();
+        write!(stream.get_mut(), "HTTP/1.1 {status} x\r\ncontent-length: 0\r\n\r\n").unwrap();
+        (head, body)
+    };
+    (address, std::thread::spawn(move || statuses.iter().map(serve).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_body_arrives_and_only_success_is_success() {
+        let (address, served) = server(&[200, 503]);
+        let to: Target = format!("http://{address}/hook?key=secret").parse().unwrap();
+        post(&to, "text/plain", "hello").unwrap();
+        let refused = format!("{:#}", post(&to, "text/plain", "again").unwrap_err());
+        assert!(refused.contains("503") && refused.contains(&address.to_string()), "{refused}");
+        assert!(!refused.contains("secret") && !to.to_string().contains("secret"), "{refused}");
+        let requests = served.join().unwrap();
+        assert!(requests[0].0.starts_with("POST /hook?key=secret HTTP/1.1\r\n"), "{requests:?}");
+        assert!(requests[0].0.to_lowercase().contains("content-type: text/plain"), "{requests:?}");
+        assert_eq!((&requests[0].1[..], &requests[1].1[..]), (&b"hello"[..], &b"again"[..]));
+        let gone = format!("{:#}", post(&to, "text/plain", "third").unwrap_err());
+        assert!(gone.contains("refused"), "{gone}");
+    }
+
+    #[test]
+    fn what_is_no_address_for_it_is_named_without_what_may_be_secret() {
+        for wrong in
+            ["", "host/secret", "ftp://host/secret", "https://user:secret@host/", "http:///secret", "http://a b/secret"]
+        {
+            let why = wrong.parse::<Target>().unwrap_err().to_string();
+            assert!(why.contains("https://host/path") && !why.contains("secret"), "{wrong}: {why}");
+        }
+        assert_eq!("https://[::1]/x".parse::<Target>().unwrap().to_string(), "::1:443");
+    }
+}
