@@ -193,7 +193,7 @@ impl Group {
         let quick = self.first.extent.as_ref().is_some_and(|extent| extent.quick);
         let conditions = Some(self.planned.into_iter().collect());
         let pages = self.first.extent.as_ref().and_then(|extent| extent.pages.clone());
-        let seconds = (self.seconds * 1e3).round() / 1e3;
+        let seconds = (self.seconds / self.seeds.len().max(1) as f64 * 1e3).round() / 1e3;
         let extent = Extent { quick, speeds: self.speeds, conditions, pages, seconds };
         let prices = self.prices.into_iter().map(|(price, n)| Price { amount: price.amount / n as f64, ..price });
         let outcome = Outcome {

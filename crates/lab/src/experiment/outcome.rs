@@ -4,7 +4,7 @@
 //! [`FORMAT_VERSION`]. Numbers that are not known are null, never zero; nothing here measures.
 
 use super::verdict::{Measured, Printed, judge, judge_ours};
-use super::{Claim, Claims, ClaimsError, Extent, Figure, Verdict, Waterfall};
+use super::{Claim, Claims, ClaimsError, Extent, Figure, Verdict, Waterfall, is_plausible};
 use crate::device::DeviceState;
 use crate::stats::{self, Interval, Pairing, Statistic, StatsError};
 use serde::{Deserialize, Serialize};
@@ -323,11 +323,14 @@ impl Outcome {
         serde_json::to_string(&line).expect("strings, numbers and booleans always have a JSON form")
     }
 
-    /// Checks what every reader relies on: finite numbers, ratios and intervals that fit, a reason for every invalid run.
+    /// Checks what every reader relies on: a time that is one, finite numbers, ratios and intervals that fit, a reason for every invalid run.
     pub fn check(&self) -> Result<(), OutcomeError> {
         let fault = |row: usize, what| Err(OutcomeError::Row { experiment: self.experiment.clone(), row, what });
         if self.valid != self.why_invalid.is_empty() {
             return Err(OutcomeError::Validity { experiment: self.experiment.clone(), valid: self.valid });
+        }
+        if let Some(seconds) = self.extent.as_ref().map(|extent| extent.seconds).filter(|s| !is_plausible(*s)) {
+            return Err(OutcomeError::Time { experiment: self.experiment.clone(), seconds: seconds.to_string() });
         }
         for (i, r) in self.rows.iter().enumerate() {
             let ends = r.interval.map(<[f64; 2]>::from).into_iter().flatten();
@@ -384,6 +387,14 @@ pub enum OutcomeError {
         experiment: String,
         /// What it says.
         valid: bool,
+    },
+    /// It says that it took a time that nothing takes.
+    #[error("experiment '{experiment}' says that it took {seconds} s; times are from 0 to 30 days")]
+    Time {
+        /// The experiment.
+        experiment: String,
+        /// What it says.
+        seconds: String,
     },
     /// A sample holds NaN or an infinity.
     #[error(
@@ -501,6 +512,12 @@ mod tests {
             assert!(text.contains("row 1") && text.contains(expected), "{text}");
         }
         assert!(Outcome { valid: false, ..Outcome::new("probe", 1) }.check().is_err());
+        for seconds in [1e30, -500.0, f64::NAN, f64::INFINITY] {
+            let extent =
+                Extent { quick: true, speeds: crate::experiment::Speeds::Both, conditions: None, pages: None, seconds };
+            let text = Outcome { extent: Some(extent), ..Outcome::new("probe", 1) }.check().unwrap_err().to_string();
+            assert!(text.contains("from 0 to 30 days"), "{text}");
+        }
         let nan = Outcome { samples: vec![Series::new("c", "m", "ms", "a", [f64::NAN])], ..Outcome::new("probe", 1) };
         assert!(nan.check().unwrap_err().to_string().contains("c/m/a"));
     }
