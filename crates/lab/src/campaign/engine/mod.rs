@@ -165,6 +165,23 @@ mod tests {
     }
 
     #[test]
+    fn real_packets_have_a_node_for_themselves_on_every_engine() {
+        for (engine, exclusive) in [
+            ("slurm", "#SBATCH --exclusive\n"),
+            ("parallel", "--jobs 1 --retries"),
+            ("snakemake", "threads: workflow.cores\n"),
+            ("ray", "resources={\"headstart_quiet\": 1})\ndef work"),
+            ("kubernetes", "topologyKey: kubernetes.io/hostname\n"),
+        ] {
+            let engine = ALL.iter().find(|one| one.name == engine).unwrap();
+            let quiet = Submission { quiet: true, ..submission(4, &[]) };
+            let (simulated, real) = ((engine.text)(&submission(4, &[])), (engine.text)(&quiet));
+            assert!(real.contains(exclusive) && !simulated.contains(exclusive), "{}\n{real}", engine.name);
+        }
+        assert_eq!(ALL.len(), 5);
+    }
+
+    #[test]
     fn words_of_a_shell_stay_what_they_are() {
         assert_eq!(quoted("/plain/path-1.0"), "/plain/path-1.0");
         assert_eq!(quoted("it's a $HOME"), r"'it'\''s a $HOME'");
