@@ -306,7 +306,7 @@ mod tests {
     fn counted(seed: u64, host: &str) -> Counted {
         let (version, sha256) = (1, String::new());
         Counted {
-            record: Record { version, task: task(seed), host: host.into(), runs: 1, sha256 },
+            record: Record { version, task: task(seed), host: host.into(), runs: 1, sha256, brief: None },
             outcome: outcome(seed),
         }
     }
