@@ -110,7 +110,7 @@ fn the_manifest_is_a_job_by_the_schema_of_kubernetes() {
         ("backoffLimitPerIndex: 3", "backoffLimitPerIndx: 3", "additionalProperties"),
         ("completions: 3", "completions: many", "expected integer"),
         ("generateName: headstart-", "generatedName: headstart-", "additionalProperties"),
-        ("topologyKey: kubernetes.io/hostname", "topology: kubernetes.io/hostname", "additionalProperties"),
+        ("topologyKey: kubernetes.io/hostname", "topology: kubernetes.io/hostname", "missing properties"),
         ("podAntiAffinity:", "podsAntiAffinity:", "additionalProperties"),
     ] {
         let text = if simulated.contains(right) { &simulated } else { &real };
