@@ -161,7 +161,11 @@ impl Question {
         for line in lines {
             table.push(columns.iter().map(|(name, _)| cell(&line[*name])));
         }
-        if table.is_empty() { String::new() } else { table.to_text(output::width(), std::io::stdout().is_terminal() && output::colour()) }
+        if table.is_empty() {
+            String::new()
+        } else {
+            table.to_text(output::width(), std::io::stdout().is_terminal() && output::colour())
+        }
     }
 }
 
