@@ -1,7 +1,8 @@
 //! `cargo xtask campaigns`: a plan of 200 tasks on real schedulers, in namespaces: Slurm with a node that is killed and one that is
 //! drained, GNU parallel, Snakemake, Ray; then the guide's questions by DuckDB (`crates/cli/tests/scheduler`). The Python packages go
-//! into an environment of their own under `target/tools`; what is not there is skipped with a line.
+//! into an environment of their own under `target/tools`; what is not there is skipped with a line, or with `--install` installed first.
 
+use crate::packages::{self, Brings, CAMPAIGNS};
 use crate::step::Step;
 use crate::{Failure, tree};
 
@@ -14,7 +15,11 @@ const PACKAGES: [&str; 3] = ["duckdb", "snakemake", "ray"];
 
 /// Runs the chore.
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
-    let seeds = seeds(arguments)?;
+    let (seeds, install) = asked(arguments)?;
+    let missing = packages::missing_of(CAMPAIGNS, Brings::is_there);
+    if install && !missing.is_empty() {
+        packages::install(&missing)?;
+    }
     for step in python() {
         println!("xtask: {}", step.line());
         if let Err(Failure::Failed(why) | Failure::Usage(why)) = step.run() {
@@ -28,7 +33,16 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     step.run()
 }
 
-/// What `--seeds` says.
+/// What `--seeds` says, and whether there is `--install`.
+fn asked(arguments: &[String]) -> Result<(u32, bool), Failure> {
+    if let [flag, rest @ ..] = arguments
+        && flag == "--install"
+    {
+        return Ok((seeds(rest)?, true));
+    }
+    Ok((seeds(arguments)?, false))
+}
+
 fn seeds(arguments: &[String]) -> Result<u32, Failure> {
     match arguments {
         [] => Ok(SEEDS),
@@ -37,7 +51,7 @@ fn seeds(arguments: &[String]) -> Result<u32, Failure> {
             .ok()
             .filter(|n| *n > 0)
             .ok_or_else(|| Failure::Usage(format!("`{number}`: give a whole number, at least one"))),
-        [flag, ..] => Err(Failure::Usage(format!("`{flag}`: give nothing, or --seeds N"))),
+        [flag, ..] => Err(Failure::Usage(format!("`{flag}`: give nothing, or [--install] [--seeds N]"))),
     }
 }
 
@@ -76,6 +90,11 @@ mod tests {
         for wrong in [&["--seeds"][..], &["--seeds", "0"], &["4"]] {
             assert!(matches!(of(wrong), Err(Failure::Usage(_))), "{wrong:?}");
         }
+        let with = ["--install", "--seeds", "4"].map(str::to_owned);
+        assert!(matches!(
+            (asked(&with), asked(&with[..1]), asked(&[])),
+            (Ok((4, true)), Ok((100, true)), Ok((100, false)))
+        ));
         let line = test(4).line();
         assert!(
             line.starts_with("HEADSTART_CAMPAIGN_SEEDS=4 cargo test") && line.contains("--test scheduler"),

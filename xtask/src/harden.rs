@@ -1,9 +1,10 @@
 //! `cargo xtask harden`: what takes too long for every change, one after the other. The daemon is killed at every step of its
 //! journal, programs look for signs of the forwarder by every check, hostile peers try what they can, the law is played in a million
-//! worlds, the Python package is built and tried, the packages are made twice with the same bytes, installed, upgraded and removed in a Debian of their own, and the soak.
+//! worlds, the Python package is built and tried, the packages are made twice with the same bytes, installed, upgraded and removed in a
+//! Debian of their own, campaigns lose hosts on every scheduler that is there, and the soak.
 
 use crate::step::Step;
-use crate::{Failure, hostile, law, package, python, soak};
+use crate::{Failure, campaigns, hostile, law, package, python, soak};
 
 /// Runs the chore.
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
@@ -18,6 +19,8 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     hostile::run(&[])?;
     python::run(&[])?;
     package::run(&["--twice".to_owned(), "--test".to_owned()])?;
+    // What is not installed is skipped with a line.
+    campaigns::run(&[])?;
     all(&soak::steps(minutes))
 }
 

@@ -119,9 +119,9 @@ const ALL: &[Chore] = &[
     Chore {
         group: Group::Long,
         name: "campaigns",
-        arguments: "[--seeds N]",
-        summary: "a plan of 200 tasks, or of two conditions and N seeds, on Slurm with a killed and a drained node, GNU parallel, \
-                  Snakemake and Ray: every task once, the same bits; then the guide's questions by DuckDB",
+        arguments: "[--install] [--seeds N]",
+        summary: "a plan of 200 tasks, or of two conditions and N seeds, on Slurm with a killed and a drained node, GNU parallel \
+                  and Ray with a lost host, Snakemake: every task once, the same bits; then the guide's questions by DuckDB",
         run: campaigns::run,
     },
     Chore {
@@ -129,7 +129,7 @@ const ALL: &[Chore] = &[
         name: "harden",
         arguments: "[--minutes N]",
         summary: "the daemon killed at every step, every check for signs of the forwarder, the hostile peers, a million worlds of \
-                  the law, the packages made twice and tried, then the soak, for 30 minutes or N",
+                  the law, the packages made twice and tried, the campaigns, then the soak, for 30 minutes or N",
         run: harden::run,
     },
     Chore {

@@ -182,6 +182,114 @@ fn what_is_missing_damaged_or_differing_is_named_and_ends_in_an_error() {
     assert!(campaign.collect(&["a"]).0.status.success());
 }
 
+/// Asks a worker to end, as a scheduler does that kills it 5 s later: it ends before they are over.
+fn ended_in_time(mut worker: Child) -> Output {
+    // Begun before the worker is asked, so that the five seconds are over no later than a scheduler's.
+    let mut kill = Command::new("sleep").arg("5").spawn().unwrap();
+    assert!(Command::new("kill").arg(worker.id().to_string()).status().unwrap().success());
+    let in_time = loop {
+        // The worker is asked first: of two that have ended meanwhile, it counts.
+        if worker.try_wait().unwrap().is_some() {
+            break true;
+        }
+        if kill.try_wait().unwrap().is_some() {
+            break false;
+        }
+        std::thread::yield_now();
+    };
+    let _ = kill.kill();
+    let _ = kill.wait();
+    if !in_time {
+        let _ = worker.kill();
+    }
+    let output = worker.wait_with_output().unwrap();
+    assert!(in_time, "it would have been killed: {output:?}");
+    output
+}
+
+/// Processes that a process has started, by all of its threads.
+fn children(of: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{of}/task")).into_iter().flatten().flatten();
+    let lists = threads.map(|thread| fs::read_to_string(thread.path().join("children")).unwrap_or_default());
+    lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn one_with_real_packets_ends_with_its_child_and_nothing_is_left_of_either() {
+    let text = "[[set]]\nexperiment = \"connect-model\"\nseeds = 2\nspeeds = [\"netns\"]\n";
+    let campaign = Campaign::new(text);
+    let mut worker = campaign.worker("out");
+    let child = loop {
+        assert!(worker.try_wait().unwrap().is_none(), "it ended before it began: {:?}", worker.wait_with_output());
+        if let [child, ..] = children(worker.id())[..] {
+            break child;
+        }
+    };
+    // It has started programs of its own, in namespaces.
+    while children(child).is_empty() {
+        assert!(worker.try_wait().unwrap().is_none(), "it ended before it began");
+    }
+    let output = ended_in_time(worker);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(err(&output).contains("given back") && err(&output).contains("to continue"), "{output:?}");
+    assert!(!Path::new(&format!("/proc/{child}")).exists(), "its process is left");
+    assert_eq!((campaign.begun("out"), campaign.bits("out").len()), (0, 0));
+}
+
+#[test]
+fn files_from_the_future_and_from_long_ago_are_what_they_are() {
+    let campaign = Campaign::new(SMALL);
+    assert!(campaign.work("out", &["--shard", "0/2"]).status.success());
+    for (n, entry) in fs::read_dir(campaign.path("out")).unwrap().enumerate() {
+        // A host whose clock is ahead by decades, and one that has started in 1970.
+        let date = if n % 2 == 0 { "2099-01-01" } else { "1970-01-02" };
+        let folder = entry.unwrap().path();
+        let files = [folder.join("result.json"), folder.join("task.json"), folder];
+        assert!(Command::new("touch").args(["-d", date]).args(files).status().unwrap().success());
+    }
+    let rest = campaign.work("out", &[]);
+    assert!(rest.status.success() && err(&rest).contains("10 done, 10 already done\n"), "{rest:?}");
+    assert!(campaign.work("one", &[]).status.success());
+    assert!(campaign.bits("out") == campaign.bits("one"));
+    assert!(campaign.collect(&["out"]).0.status.success());
+}
+
+#[test]
+fn a_time_that_nothing_takes_is_refused_and_not_handed_to_a_scheduler() {
+    let campaign = Campaign::new(SMALL);
+    let plan = fs::read_to_string(campaign.path("plan.jsonl")).unwrap();
+    for seconds in ["1e300", "-500"] {
+        fs::write(
+            campaign.path("wrong.jsonl"),
+            plan.replacen("\"seconds\":null", &format!("\"seconds\":{seconds}"), 1),
+        )
+        .unwrap();
+        let words = ["submit", "--engine", "slurm", &campaign.word("wrong.jsonl"), "--out", &campaign.word("out")];
+        let output = lab(&words);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(err(&output).contains("line 1: seconds: must be from 0 to 30 days"), "{output:?}");
+    }
+    // A result that claims one is damaged, whatever its record says of it.
+    assert!(campaign.work("out", &["--index", "0"]).status.success());
+    let id = campaign.bits("out").into_keys().next().unwrap();
+    let file = |name: &str| campaign.path("out").join(&id).join(name);
+    let read = |name: &str| -> serde_json::Value { serde_json::from_slice(&fs::read(file(name)).unwrap()).unwrap() };
+    let (mut outcome, mut record) = (read("result.json"), read("task.json"));
+    outcome["extent"]["seconds"] = 1e30.into();
+    let text = outcome.to_string();
+    fs::write(file("result.json"), &text).unwrap();
+    let sum = Command::new("sha256sum").arg(file("result.json")).output().unwrap();
+    record["sha256"] = String::from_utf8(sum.stdout).unwrap().split_whitespace().next().unwrap().into();
+    record["brief"]["bytes"] = text.len().into();
+    fs::write(file("task.json"), record.to_string()).unwrap();
+    let (output, account) = campaign.collect(&["out"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!((&account["counted"], &account["damaged"][0]["id"]), (&0.into(), &id.as_str().into()), "{account}");
+    let said = lab(&["plan", &campaign.word("campaign.toml"), "--earlier", &campaign.word("out")]);
+    assert!(said.status.success() && err(&said) == "20 tasks\n", "{said:?}");
+}
+
 #[test]
 fn one_that_is_asked_to_end_gives_back_what_it_has_begun() {
     let campaign = Campaign::new(LONG);
@@ -189,8 +297,7 @@ fn one_that_is_asked_to_end_gives_back_what_it_has_begun() {
     while campaign.begun("out") == 0 {
         assert!(worker.try_wait().unwrap().is_none(), "it ended before it began");
     }
-    assert!(Command::new("kill").arg(worker.id().to_string()).status().unwrap().success());
-    let output = worker.wait_with_output().unwrap();
+    let output = ended_in_time(worker);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(err(&output).contains("4 given back") && err(&output).contains("to continue"), "{output:?}");
     assert_eq!((campaign.begun("out"), campaign.bits("out").len()), (0, 0));
@@ -239,6 +346,49 @@ fn a_full_disk_is_an_error_and_leaves_no_result() {
     schema::must_hold("lab-status", std::str::from_utf8(&status.stdout).unwrap());
     assert_eq!((campaign.bits("out").len(), campaign.begun("out")), (0, 0));
     assert!(campaign.work("out", &[]).status.success());
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn a_disk_that_is_full_is_told_and_what_was_whole_before_stays() {
+    let campaign = Campaign::new(SMALL);
+    fs::create_dir(campaign.path("disk")).unwrap();
+    // The disk is of this mount namespace; what is to be seen afterwards is copied.
+    let script = r#"
+        mount -t tmpfs -o size=1m none disk
+        lab() { "$LAB" "$@"; echo "$1 ended with $?" >> said; }
+        head -c 900k /dev/zero > disk/fill
+        lab work --plan plan.jsonl --out disk/out 2> work-full
+        lab status --plan plan.jsonl disk/out > status-full
+        ls disk/out | grep -c '^[0-9a-f]*$' > results-full
+        rm disk/fill
+        lab work --plan plan.jsonl --out disk/out 2> work
+        cp -r disk/out out
+        head -c 2m /dev/zero > disk/fill
+        lab collect --plan plan.jsonl out --out disk/campaign 2> collect-full
+        rm disk/fill
+        rm -r disk/out
+        mount -o remount,size=20m disk
+        lab collect --plan plan.jsonl out --out disk/campaign 2> collect
+        cp disk/campaign/account.json account.json
+    "#;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--map-root-user", "sh", "-c", script]).env("LAB", LAB);
+    let output = command.current_dir(campaign.folder.path()).output().unwrap();
+    let read =
+        |name: &str| fs::read_to_string(campaign.path(name)).unwrap_or_else(|why| panic!("{name}: {why} {output:?}"));
+    let codes =
+        "work ended with 1\nstatus ended with 3\nwork ended with 0\ncollect ended with 1\ncollect ended with 0\n";
+    assert_eq!(read("said"), codes, "{output:?} {} {}", read("collect-full"), read("work"));
+    assert!(read("work-full").contains("No space left on device"), "{}", read("work-full"));
+    assert!(read("collect-full").contains("No space left on device"), "{}", read("collect-full"));
+    let before: usize = read("results-full").trim().parse().unwrap();
+    assert!((1..20).contains(&before), "{before} results on the full disk");
+    assert!(read("work").contains(&format!("{} done, {before} already done", 20 - before)), "{}", read("work"));
+    assert_eq!((campaign.bits("out").len(), campaign.begun("out")), (20, 0));
+    assert!(campaign.work("one", &[]).status.success());
+    assert!(campaign.bits("out") == campaign.bits("one"), "what was whole before is what it is elsewhere");
+    assert!(read("account.json").contains("\"counted\": 20"));
 }
 
 #[test]

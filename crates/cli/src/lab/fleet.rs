@@ -8,6 +8,7 @@ use crate::output;
 use headstart_lab::fleet::{self, Size};
 use headstart_lab::report::{Kind, Table};
 use serde_json::Value;
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 /// Version of the JSON.
@@ -160,7 +161,11 @@ impl Question {
         for line in lines {
             table.push(columns.iter().map(|(name, _)| cell(&line[*name])));
         }
-        if table.is_empty() { String::new() } else { table.to_text(output::width(), output::colour()) }
+        if table.is_empty() {
+            String::new()
+        } else {
+            table.to_text(output::width(), std::io::stdout().is_terminal() && output::colour())
+        }
     }
 }
 

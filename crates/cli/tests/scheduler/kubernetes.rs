@@ -95,14 +95,26 @@ fn the_manifest_is_a_job_by_the_schema_of_kubernetes() {
     campaign.submission("kubernetes", 2);
     let real = fs::read_to_string(&manifest).unwrap();
     assert!(real.contains("NET_ADMIN") && !simulated.contains("NET_ADMIN"));
+    // Submitted again it is another Job: it has no name that one has already, and `create` does not ask for one.
+    let said = String::from_utf8(campaign.submission("kubernetes", 2).stderr).unwrap();
+    assert!(said.contains("kubectl create -f") && real.contains("  generateName: headstart-\n"), "{said}\n{real}");
+    assert!(!real.contains("\n  name:"), "{real}");
+    // The term of the anti-affinity finds the pods of this very template.
+    let label = "{ app.kubernetes.io/name: headstart }";
+    assert!([&simulated, &real].iter().all(|text| text.contains(&format!("      labels: {label}\n"))));
+    assert!(real.contains(&format!("labelSelector: {{ matchLabels: {label} }}\n")), "{real}");
     for text in [&simulated, &real] {
         assert!(holds(text).0, "{}\n{text}", holds(text).1);
     }
     for (right, wrong, why) in [
         ("backoffLimitPerIndex: 3", "backoffLimitPerIndx: 3", "additionalProperties"),
         ("completions: 3", "completions: many", "expected integer"),
+        ("generateName: headstart-", "generatedName: headstart-", "additionalProperties"),
+        ("topologyKey: kubernetes.io/hostname", "topology: kubernetes.io/hostname", "missing properties"),
+        ("podAntiAffinity:", "podsAntiAffinity:", "additionalProperties"),
     ] {
-        let (is_right, said) = holds(&simulated.replacen(right, wrong, 1));
+        let text = if simulated.contains(right) { &simulated } else { &real };
+        let (is_right, said) = holds(&text.replacen(right, wrong, 1));
         assert!(!is_right && said.contains(why), "{wrong}: {said}");
     }
 }

@@ -1,7 +1,6 @@
-//! GNU parallel, Snakemake and Ray, each as its users start it.
+//! GNU parallel and Snakemake, each as its users start it.
 
 use super::scene::{Campaign, found, python_with, wait_for};
-use std::path::Path;
 
 #[test]
 fn gnu_parallel_is_killed_in_the_middle_and_goes_on() {
@@ -30,17 +29,5 @@ fn snakemake_works_and_collects() {
     let output = command.env("HOME", campaign.folder.path()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(campaign.path("results-collected/account.json").is_file());
-    campaign.is_whole_and_the_same();
-}
-
-#[test]
-fn ray_hands_out_shards() {
-    let Some(python) = python_with("ray") else { return };
-    let campaign = Campaign::new();
-    campaign.submission("ray", 6);
-    let mut command = campaign.command(&python, &["campaign_ray.py"]);
-    // A short path: Ray puts sockets below it.
-    let output = command.env("RAY_USAGE_STATS_ENABLED", "0").env("RAY_TMPDIR", Path::new("/tmp")).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     campaign.is_whole_and_the_same();
 }

@@ -52,10 +52,29 @@ impl Campaign {
 
     /// Writes what `engine` needs, in `shards`.
     pub fn submission(&self, engine: &str, shards: usize) -> Output {
+        self.submission_of(engine, shards, LAB)
+    }
+
+    /// The same with another program on the nodes.
+    pub fn submission_of(&self, engine: &str, shards: usize, program: &str) -> Output {
         let shards = shards.to_string();
-        let output = self.lab(&["submit", "--engine", engine, "plan.jsonl", "--out", "results", "--shards", &shards]);
+        let words = ["submit", "--engine", engine, "plan.jsonl", "--out", "results", "--shards", &shards];
+        let output = self.lab(&[&words[..], &["--program", program]].concat());
         assert!(output.status.success(), "{output:?}");
         output
+    }
+
+    /// A program that is the lab, but never ends the second shard that it is given on `node`; on other hosts the second waits for that, so
+    /// that there is one. `begun` says whether it has come to that.
+    pub fn stuck_on(&self, node: &str) -> (String, impl Fn() -> bool) {
+        let (file, begun) = (self.path("stuck"), self.path("begun"));
+        let text = format!(
+            "#!/bin/sh\nif ! mkdir {at}/first-$(uname -n) 2> /dev/null; then\n  if [ \"$(uname -n)\" = {node} ]; then\n    touch {at}/begun\n    \
+             exec sleep infinity\n  fi\n  while [ ! -e {at}/begun ]; do sleep 0.1; done\nfi\nexec {LAB} \"$@\"\n",
+            at = self.folder.path().display(),
+        );
+        executable(&file, &text);
+        (file.into_os_string().into_string().unwrap(), move || begun.exists())
     }
 
     /// How many tasks have a result.
@@ -87,6 +106,12 @@ impl Campaign {
         assert!(here == there, "tasks in virtual time have other bits under a scheduler");
         println!("{} tasks, the same bits as those of one process", here.len());
     }
+}
+
+/// A script that can be run.
+pub fn executable(file: &Path, text: &str) {
+    fs::write(file, text).unwrap();
+    fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
 }
 
 fn bits(result: &Path) -> String {

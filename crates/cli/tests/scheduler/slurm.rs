@@ -1,50 +1,27 @@
 //! Slurm in namespaces: a controller and two nodes, each with a network, a name and processes of its own. While an array works through a
 //! plan, the daemon of one node is killed, the other node is drained, and the controller is killed and started again.
 
+use super::nodes::{Node, Running, nodes, start};
 use super::scene::{Campaign, found, wait_for};
 use headstart_lab::inside;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-
-/// A process that is killed when the test ends.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use std::process::Command;
 
 struct Cluster {
     folder: PathBuf,
-    /// Processes that hold the namespaces of the nodes.
-    nodes: Vec<(Running, i32)>,
+    nodes: Vec<Node>,
     controller: Option<Running>,
     daemons: Vec<Option<Running>>,
     _munge: Running,
-}
-
-fn shell(line: &str) {
-    let done = Command::new("sh").args(["-ec", line]).output().unwrap();
-    assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
-}
-
-fn start(command: &mut Command) -> Running {
-    Running(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
 }
 
 impl Cluster {
     /// The test is in namespaces of its own already.
     fn new(folder: &Path) -> Self {
         let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        shell("ip link set lo up; ip link add br0 type bridge; ip addr add 10.77.0.1/24 dev br0; ip link set br0 up");
-        // Of the lab's own mount namespace. Slurm looks names up, and only where there is an address besides loopback's.
-        let hosts = format!("127.0.0.1 localhost\n10.77.0.1 {name}\n10.77.0.11 node1\n10.77.0.12 node2\n");
-        fs::write("/etc/hosts", hosts).unwrap();
-        let nodes = [1, 2].map(node).into();
+        let nodes = nodes().into();
         let conf = folder.join("slurm.conf");
         fs::create_dir(folder.join("controller")).unwrap();
         fs::write(&conf, configuration(folder, &name)).unwrap();
@@ -90,9 +67,8 @@ impl Cluster {
     }
 
     fn start_node(&mut self, node: usize) {
-        let (_, pid) = self.nodes[node];
-        let mut command = self.slurm("nsenter");
-        command.args(["-t", &pid.to_string(), "-a", "slurmd", "-D", "-N", &format!("node{}", node + 1)]);
+        let mut command = self.nodes[node].command("slurmd", &["-D", "-N", &format!("node{}", node + 1)]);
+        command.env("SLURM_CONF", self.folder.join("slurm.conf"));
         self.daemons[node] = Some(start(&mut command));
     }
 
@@ -115,30 +91,6 @@ impl Cluster {
         // While the controller is away nothing is known.
         if output.status.success() { String::from_utf8_lossy(&output.stdout).lines().count() } else { usize::MAX }
     }
-}
-
-/// A node: its process as seen here is the one that holds its namespaces.
-fn node(number: u32) -> (Running, i32) {
-    let line = format!("hostname node{number}; exec sleep infinity");
-    let mut command = Command::new("unshare");
-    command.args(["--net", "--uts", "--pid", "--mount", "--fork", "--mount-proc", "--kill-child", "sh", "-c", &line]);
-    let running = start(&mut command);
-    let children = format!("/proc/{0}/task/{0}/children", running.0.id());
-    let mut pid = None;
-    wait_for("a node", || {
-        let text = fs::read_to_string(&children).unwrap_or_default();
-        pid = text.split_whitespace().next().and_then(|pid| pid.parse().ok());
-        // Its name is set last of all: until then it is not a node.
-        let name =
-            pid.map(|pid: i32| Command::new("nsenter").args(["-t", &pid.to_string(), "-u", "hostname"]).output());
-        name.is_some_and(|name| name.is_ok_and(|name| name.stdout.starts_with(b"node")))
-    });
-    let pid: i32 = pid.unwrap();
-    shell(&format!(
-        "ip link add ve{number} type veth peer name eth0 netns {pid}; ip link set ve{number} master br0 up; nsenter -t {pid} -a sh -ec \
-         'ip link set lo up; ip addr add 10.77.0.1{number}/24 dev eth0; ip link set eth0 up'"
-    ));
-    (running, pid)
 }
 
 fn configuration(folder: &Path, name: &str) -> String {

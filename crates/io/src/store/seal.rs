@@ -16,6 +16,11 @@ pub const KEY: usize = 48;
 pub const DIGEST: usize = 16;
 const NONCE: usize = 24;
 
+/// Bytes of a key that the servers of a site share.
+pub const SITE_KEY: usize = 32;
+/// Makes keys out of a site's key: a nonce that nothing else is sealed with.
+const KEYS_OF_SITE: &[u8; NONCE] = b"headstart-store-keys-v1.";
+
 /// What stands for something in the store.
 pub type Digest = [u8; DIGEST];
 
@@ -42,6 +47,14 @@ impl Seal {
             digests: SipHasher24::new_with_key(digests),
             cipher: XChaCha20Poly1305::new(&chacha20poly1305::Key::from(cipher)),
         })
+    }
+
+    /// The seal of a site, and 16 bytes for the names of what is sealed: the key stream of the site's key.
+    pub fn of_site(key: &[u8; SITE_KEY]) -> Option<(Self, [u8; 16])> {
+        let cipher = XChaCha20Poly1305::new(&chacha20poly1305::Key::from(*key));
+        let stream = cipher.encrypt(&XNonce::from(*KEYS_OF_SITE), &[0; KEY + 16][..]).ok()?;
+        let (seal, rest) = stream.split_first_chunk::<KEY>()?;
+        Some((Self::new(seal)?, *rest.first_chunk()?))
     }
 
     /// A fresh random key.
@@ -98,6 +111,17 @@ mod tests {
         assert_eq!((seal(1).open(&there, &sealed), seal(2).open(&here, &sealed)), (None, None));
         assert!(!sealed.windows(7).any(|w| w == b"example"));
         assert_ne!(seal(1).close(&here, b"www.example.org").unwrap(), sealed, "never the same twice");
+    }
+
+    #[test]
+    fn sites_have_their_own_seals_and_names() {
+        let (seal, names) = Seal::of_site(&[1; SITE_KEY]).unwrap();
+        let (again, same) = Seal::of_site(&[1; SITE_KEY]).unwrap();
+        let (other, others) = Seal::of_site(&[2; SITE_KEY]).unwrap();
+        let place = seal.digest(b"x");
+        let sealed = seal.close(&place, b"record").unwrap();
+        assert_eq!((again.open(&place, &sealed).as_deref(), other.open(&place, &sealed)), (Some(&b"record"[..]), None));
+        assert!(names == same && names != others && names != [0; 16]);
     }
 
     #[test]

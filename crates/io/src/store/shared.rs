@@ -3,12 +3,14 @@
 //!
 //! It is never waited for: a thread of its own speaks to it; a lookup gives it a few milliseconds and then goes on as if
 //! nothing were known. A record is leased to one connection of all servers at a time (RFC 9959, section 3.1). Peers are
-//! named by keyed digests; the key is in the store, made by the first server.
+//! named by keyed digests. Where the site has a key, names are of it and records are sealed for their name, so that who writes to the
+//! store without it is believed nothing; without one, the key of names is in the store, made by the first server.
 
 mod place;
 
 pub use place::Place;
 
+use super::seal::{Digest, Seal};
 use crate::clock::{Clock, wall};
 use headstart_core::cwnd::history::{Record, Secret};
 use headstart_core::path::NetworkId;
@@ -131,6 +133,7 @@ impl Shared {
 struct Open {
     connection: Connection,
     secret: Secret,
+    seal: Option<Seal>,
     /// Which server we are.
     name: String,
 }
@@ -202,29 +205,38 @@ impl Open {
         let mut own = [0; 16];
         rustix::rand::getrandom(&mut own, rustix::rand::GetRandomFlags::empty()).map_err(io::Error::from)?;
         let name = own.iter().map(|byte| format!("{byte:02x}")).collect();
+        if let Some((seal, secret)) = place.seal() {
+            return Ok(Self { connection, secret, seal: Some(seal), name });
+        }
         // All servers use the first one's.
         redis::cmd("SET").arg(KEY).arg(&own).arg("NX").exec(&mut connection)?;
         let secret: Vec<u8> = redis::cmd("GET").arg(KEY).query(&mut connection)?;
         let none = |_| io::Error::other(format!("invalid {KEY}: delete it"));
         let secret = Secret::new(<[u8; 16]>::try_from(secret).map_err(none)?);
-        Ok(Self { connection, secret, name })
+        Ok(Self { connection, secret, seal: None, name })
     }
 
-    /// The names of what is kept of a peer and of its lease: in one slot of a cluster.
-    fn names(&self, network: NetworkId, peer: IpAddr) -> [String; 2] {
+    /// The names of what is kept of a peer and of its lease: in one slot of a cluster. And what a record is sealed for.
+    fn names(&self, network: NetworkId, peer: IpAddr) -> ([String; 2], Digest) {
         let key = self.secret.keys(network, peer).exact.0;
-        ["path", "lease"].map(|what| format!("headstart:{what}:{{{key:016x}}}"))
+        let mut place = Digest::default();
+        place[8..].copy_from_slice(&key.to_be_bytes());
+        (["path", "lease"].map(|what| format!("headstart:{what}:{{{key:016x}}}")), place)
     }
 
     fn carry_out(&mut self, job: &Job, network: NetworkId) -> RedisResult<Recalled> {
         match job {
             Job::Recall { peer, validated, .. } => {
-                let [path, lease] = self.names(network, *peer);
+                let ([path, lease], place) = self.names(network, *peer);
                 let long = if *validated { LEASE } else { SHORT_LEASE }.as_millis().to_string();
                 let mut script = redis::cmd("EVAL");
                 script.arg(RECALL).arg(2).arg(path).arg(lease).arg(&self.name).arg(long);
                 let known: Option<(Vec<u8>, i64)> = script.query(&mut self.connection)?;
-                let known = known.and_then(|(bytes, granted)| Some((read(&bytes)?, granted)));
+                let known = known.and_then(|(bytes, granted)| {
+                    let opened =
+                        self.seal.as_ref().map_or_else(|| Some(bytes.clone()), |seal| seal.open(&place, &bytes))?;
+                    Some((read(&opened)?, granted))
+                });
                 return Ok(match known {
                     Some((record, 1)) => Recalled::Ours(record),
                     Some((record, _)) => Recalled::Taken(record),
@@ -232,17 +244,20 @@ impl Open {
                 });
             }
             Job::Keep { peer, record, lifetime } => {
-                let [path, _] = self.names(network, *peer);
+                let ([path, _], place) = self.names(network, *peer);
                 let lifetime = lifetime.as_millis().max(1).to_string();
-                let record: &[u8] = &record.encode();
-                redis::cmd("SET").arg(path).arg(record).arg("PX").arg(lifetime).exec(&mut self.connection)?;
+                let mut bytes = record.encode().to_vec();
+                if let Some(seal) = &self.seal {
+                    bytes = seal.close(&place, &bytes)?;
+                }
+                redis::cmd("SET").arg(path).arg(bytes).arg("PX").arg(lifetime).exec(&mut self.connection)?;
             }
             Job::Forget { peer } => {
-                let [path, _] = self.names(network, *peer);
+                let ([path, _], _) = self.names(network, *peer);
                 redis::cmd("DEL").arg(path).exec(&mut self.connection)?;
             }
             Job::Release { peer } => {
-                let [_, lease] = self.names(network, *peer);
+                let ([_, lease], _) = self.names(network, *peer);
                 redis::cmd("EVAL").arg(RELEASE).arg(1).arg(lease).arg(&self.name).exec(&mut self.connection)?;
             }
         }

@@ -1,11 +1,11 @@
 //! Two results side by side: what got better, what got worse, and what cannot be told apart.
 //!
 //! Rows are matched by experiment, condition, metric and arm. Where both have the series behind a row, the second's value is divided by the
-//! first's with a bootstrap interval, in pairs where both come from the same seeds; otherwise the two values are compared without
+//! first's with a bootstrap interval, in pairs where both come from the same seeds, all of them; otherwise the two values are compared without
 //! an interval, and nothing is judged. What has no direction that is better (a count, a share) is never called worse.
 
 use crate::experiment::{Direction, Outcome, Row, Series};
-use crate::stats::{self, Interval, Pairing, Statistic};
+use crate::stats::{Interval, Pairing, Statistic};
 use serde::Serialize;
 
 /// Seed of the resamples.
@@ -124,7 +124,9 @@ fn change(old: &Outcome, earlier: &Row, new: &Outcome, row: &Row, tolerance: f64
         let statistic: Statistic = statistic.parse().ok()?;
         let a = new.series(&row.condition, metric, &row.arm)?;
         let b = old.series(&row.condition, metric, &row.arm)?;
-        ratio(a, b, statistic, old.seed == new.seed)
+        let is_paired = parts(new, a) == parts(old, b);
+        let pairing = if is_paired { Pairing::Paired } else { Pairing::Unpaired };
+        a.ratio(b, statistic, pairing, SEED).ok()
     });
     let (ratio, interval) = match estimate {
         Some(estimate) => (Some(estimate.value), estimate.interval),
@@ -144,12 +146,9 @@ fn change(old: &Outcome, earlier: &Row, new: &Outcome, row: &Row, tolerance: f64
     }
 }
 
-fn ratio(a: &Series, b: &Series, statistic: Statistic, same_seeds: bool) -> Option<stats::Estimate> {
-    let paired = (same_seeds && a.values.len() == b.values.len()).then(|| a.pairs(b).ok()).flatten();
-    match paired {
-        Some((a, b)) => stats::ratio(&a, &b, statistic, Pairing::Paired, SEED).ok(),
-        None => stats::ratio(&a.present(), &b.present(), statistic, Pairing::Unpaired, SEED).ok(),
-    }
+/// The seeds that a series is of, and how many trials of each it has: where they are the same, trials are pairs.
+fn parts(outcome: &Outcome, series: &Series) -> Vec<(u64, usize)> {
+    if series.parts.is_empty() { vec![(outcome.seed, series.values.len())] } else { series.parts.clone() }
 }
 
 /// Which way is better, where the unit says so: times are to be short, rates high.
@@ -198,6 +197,29 @@ mod tests {
         assert_eq!(of(slower(0.9), 0.0)[0].judged, Judged::Better);
         let counts = worse.iter().find(|c| c.metric == "attempts").unwrap();
         assert_eq!((counts.judged, counts.interval), (Judged::Unknown, None));
+    }
+
+    #[test]
+    fn trials_are_pairs_only_where_all_seeds_are_the_same() {
+        // The second seed is of another level: with a wrong partner each trial differs from it by far.
+        let of = |seeds: [u64; 2]| {
+            let mut all = slower(1.0);
+            for series in &mut all.samples {
+                let more: Vec<_> = series.values.iter().map(|v| v.map(|v| v * (1.0 + seeds[1] as f64))).collect();
+                series.parts = vec![(seeds[0], series.values.len()), (seeds[1], more.len())];
+                series.values.extend(more);
+            }
+            let (a, b) = (&all.samples[0], &all.samples[1]);
+            all.rows[0] = Row::compare(a, b, Statistic::Median, Pairing::Paired, 1).unwrap();
+            all
+        };
+        let interval = |after: Outcome| compare(&[of([1, 2])], &[after], 0.0).changes[0].interval.unwrap();
+        let same = interval(of([1, 2]));
+        assert_eq!((same.lo, same.hi), (1.0, 1.0), "in pairs nothing differs");
+        let other = interval(of([1, 3]));
+        let (new, old) = (of([1, 3]), of([1, 2]));
+        let unpaired = new.samples[0].ratio(&old.samples[0], Statistic::Median, Pairing::Unpaired, SEED).unwrap();
+        assert_eq!(Some(other), unpaired.interval);
     }
 
     #[test]

@@ -36,6 +36,32 @@ pub struct Record {
     pub runs: u32,
     /// SHA-256 of `result.json`: a file that was cut or written to later gives itself away.
     pub sha256: String,
+    /// Its bytes, and whether it is valid: what is asked of many results without reading them. Earlier programs noted neither.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub brief: Option<Brief>,
+}
+
+/// What is known of a result without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Brief {
+    /// Length of `result.json`.
+    pub bytes: u64,
+    /// Whether the result is valid.
+    pub valid: bool,
+}
+
+/// What there is of a task, by its record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Glance {
+    /// Nothing.
+    Missing,
+    /// A result of the length that it should have, and whether it is valid.
+    Done {
+        /// Whether it is valid.
+        valid: bool,
+    },
+    /// A folder that is not whole, and why.
+    Damaged(String),
 }
 
 /// What there is of a task.
@@ -107,6 +133,28 @@ impl Results {
         }
     }
 
+    /// What there is of the task `id`, for what asks for thousands: its result is not read, so only its length tells that it is damaged.
+    pub fn glance(&self, id: &str) -> Glance {
+        let folder = self.folder.join(id);
+        if !folder.exists() {
+            return Glance::Missing;
+        }
+        let brief = record(&folder, id).map(|record| record.brief);
+        let length = fs::metadata(folder.join("result.json")).map(|about| about.len());
+        match (brief, length) {
+            (Ok(Some(brief)), Ok(length)) if length == brief.bytes => Glance::Done { valid: brief.valid },
+            (Ok(Some(brief)), Ok(length)) => {
+                Glance::Damaged(format!("result.json has {length} bytes, not {}", brief.bytes))
+            }
+            // Of an earlier program, or not to be read: all of it is looked at.
+            _ => match self.look(id) {
+                Look::Missing => Glance::Missing,
+                Look::Done(done) => Glance::Done { valid: done.1.valid },
+                Look::Damaged(why) => Glance::Damaged(why),
+            },
+        }
+    }
+
     /// The record of a task that was done, without its result: for what needs many and quickly.
     pub fn record(&self, id: &str) -> Option<Record> {
         record(&self.folder.join(id), id).ok()
@@ -143,7 +191,8 @@ impl Results {
         outcome.check()?;
         let result = serde_json::to_vec(outcome).expect("an outcome is made of strings, numbers and lists");
         let (task, host, sha256) = (part.task.clone(), host.to_owned(), sha256(&result));
-        let record = Record { version: VERSION, task, host, runs, sha256 };
+        let brief = Some(Brief { bytes: result.len() as u64, valid: outcome.valid });
+        let record = Record { version: VERSION, task, host, runs, sha256, brief };
         let record = serde_json::to_vec(&record).expect("a record is made of strings and numbers");
         // What `lab run` may have left beside is not of the task's result.
         clear(&part.folder)?;
@@ -358,6 +407,38 @@ pub(super) mod tests {
             assert!(why.contains(expected), "{what}: {why}");
             assert!(results.set_aside(&id, "a").unwrap().exists() && !results.has(&task(1)));
         }
+    }
+
+    #[test]
+    fn a_glance_says_what_a_look_says_but_for_a_change_of_the_same_length() {
+        let folder = tempfile::tempdir().unwrap();
+        let results = Results::at(folder.path());
+        let id = task(1).id;
+        let file = |name: &str| folder.path().join(&id).join(name);
+        assert_eq!(results.glance(&id), Glance::Missing);
+        for valid in [true, false] {
+            let part = results.begin(&task(1), "a").unwrap();
+            let mut outcome = outcome(1);
+            if !valid {
+                outcome.invalidate("busy");
+            }
+            results.commit(part, &outcome, "a", 1).unwrap();
+            assert_eq!(results.glance(&id), Glance::Done { valid });
+            // As earlier programs wrote it.
+            let mut record: serde_json::Value = serde_json::from_slice(&fs::read(file("task.json")).unwrap()).unwrap();
+            record.as_object_mut().unwrap().remove("brief").unwrap();
+            fs::write(file("task.json"), record.to_string()).unwrap();
+            assert_eq!(results.glance(&id), Glance::Done { valid });
+            results.set_aside(&id, "a").unwrap();
+        }
+        done(&results, 1, "a");
+        let text = fs::read(file("result.json")).unwrap();
+        fs::write(file("result.json"), vec![b' '; text.len()]).unwrap();
+        assert_eq!(results.glance(&id), Glance::Done { valid: true }, "it was not read");
+        fs::write(file("result.json"), &text[1..]).unwrap();
+        assert!(matches!(results.glance(&id), Glance::Damaged(why) if why.contains("bytes, not")));
+        fs::remove_file(file("result.json")).unwrap();
+        assert!(matches!(results.glance(&id), Glance::Damaged(why) if why.contains("reading")));
     }
 
     #[test]

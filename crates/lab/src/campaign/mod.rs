@@ -26,7 +26,7 @@ mod text;
 
 pub use account::{Account, Counted, Place, collect};
 pub use compare::{Change, Comparison, Judged, compare};
-pub use folder::{Committed, Look, Part, Record, Results};
+pub use folder::{Brief, Committed, Glance, Look, Part, Record, Results};
 pub use plan::{Plan, Shard};
 pub use pooled::{Agreement, Pooled, pool};
 pub use tables::{Column, Kind, SCHEMA, SCHEMA_VERSION, Table, Tables};

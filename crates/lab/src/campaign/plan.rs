@@ -1,6 +1,8 @@
 //! `plan.jsonl`: a task a line, in an order that stays. Shards and indices count in it.
 
 use super::Task;
+use crate::experiment::is_plausible;
+use crate::stats::Statistic;
 use anyhow::{Context as _, bail};
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -37,7 +39,7 @@ impl std::str::FromStr for Shard {
 }
 
 impl Plan {
-    /// Reads the lines of a plan. Refuses a line that was changed by hand, and a task that is there twice.
+    /// Reads the lines of a plan. Refuses a line that was changed by hand, a task that is there twice, and a time that nothing takes.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         let mut tasks: Vec<Task> = Vec::new();
         let mut lines: HashMap<String, usize> = HashMap::new();
@@ -48,6 +50,9 @@ impl Plan {
             }
             if task.identity() != task.id {
                 bail!("line {}: its id does not match its contents; write plans with `headstart lab plan`", n + 1);
+            }
+            if let Some(seconds) = task.seconds.filter(|seconds| !is_plausible(*seconds)) {
+                bail!("line {}: seconds: must be from 0 to 30 days (got {seconds})", n + 1);
             }
             if let Some(first) = lines.insert(task.id.clone(), n + 1) {
                 bail!("line {}: the same task as in line {first}", n + 1);
@@ -74,7 +79,7 @@ impl Plan {
         self.tasks.iter().skip(shard.index).step_by(shard.of)
     }
 
-    /// Takes how long tasks take from `seen`: the mean of those like it.
+    /// Takes how long tasks take from `seen`: the median of those like it, which one that hung does not move.
     pub fn estimate(&mut self, seen: impl Fn(&Task) -> Vec<f64>) {
         let mut known: Vec<(Task, Option<f64>)> = Vec::new();
         for task in &mut self.tasks {
@@ -82,10 +87,9 @@ impl Plan {
                 Some((_, seconds)) => *seconds,
                 None => {
                     let all = seen(task);
-                    let mean = (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64);
-                    let mean = mean.map(|seconds| (seconds * 1e3).round() / 1e3);
-                    known.push((task.clone(), mean));
-                    mean
+                    let median = Statistic::Median.of(&all).ok().map(|seconds| (seconds * 1e3).round() / 1e3);
+                    known.push((task.clone(), median));
+                    median
                 }
             };
         }
@@ -122,6 +126,12 @@ mod tests {
         let text = plan(3).text();
         let changed = text.replacen("\"seed\":2", "\"seed\":9", 1);
         assert!(Plan::parse(&changed).unwrap_err().to_string().contains("its id does not match"));
+        for (seconds, is_read) in [("0", true), ("1e300", false), ("-500", false), ("2592000.5", false)] {
+            let timed = text.replacen("\"seconds\":null", &format!("\"seconds\":{seconds}"), 1);
+            let read = Plan::parse(&timed).map_err(|why| why.to_string());
+            assert!(read.is_ok() == is_read, "{seconds}: {read:?}");
+            assert!(is_read || read.unwrap_err().contains("line 1: seconds: must be from 0 to 30 days"));
+        }
         let twice = format!("{text}{text}");
         let why = Plan::parse(&twice).unwrap_err().to_string();
         assert!(why.contains("the same task as in line 1"), "{why}");
@@ -146,12 +156,12 @@ mod tests {
     }
 
     #[test]
-    fn an_estimate_is_the_mean_of_those_like_it() {
+    fn an_estimate_is_the_median_of_those_like_it() {
         let mut plan = plan(3);
         let first = plan.tasks[0].condition.clone();
-        plan.estimate(|task| if task.condition == first { vec![1.0, 2.0] } else { Vec::new() });
+        plan.estimate(|task| if task.condition == first { vec![1.0, 2.0, 1e6] } else { Vec::new() });
         let (known, unknown) = plan.seconds();
         let of_first = plan.tasks.iter().filter(|task| task.condition == first).count();
-        assert_eq!((known, unknown), (1.5 * of_first as f64, plan.tasks.len() - of_first));
+        assert_eq!((known, unknown), (2.0 * of_first as f64, plan.tasks.len() - of_first));
     }
 }

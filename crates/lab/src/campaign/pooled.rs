@@ -1,7 +1,7 @@
 //! The results of many seeds as one result, with the same rows.
 //!
-//! A row that is a statistic of two series is computed anew from the series of all seeds, end to end, by the same bootstrap as that of
-//! one seed (paired where it was). Whether it is such a row is not guessed: the statistic that its name says is computed of
+//! A row that is a statistic of two series is computed anew from the series of all seeds, end to end, with an interval from whole seeds
+//! resampled (paired where it was). Whether it is such a row is not guessed: the statistic that its name says is computed of
 //! the series of each task, and must be the row's value. All other rows (counts, shares, model figures) are the mean over the tasks,
 //! resampled by task.
 
@@ -132,8 +132,15 @@ impl Group {
         }
         for (n, series) in outcome.samples.iter().enumerate() {
             match position(&self.samples, n, |s| same_series(s, series)) {
-                Some(at) => self.samples[at].values.extend_from_slice(&series.values),
-                None => self.samples.push(series.clone()),
+                Some(at) => {
+                    let pooled = &mut self.samples[at];
+                    pooled.values.extend_from_slice(&series.values);
+                    pooled.parts.push((task.seed, series.values.len()));
+                }
+                None => {
+                    let parts = vec![(task.seed, series.values.len())];
+                    self.samples.push(Series { parts, ..series.clone() });
+                }
             }
         }
         for price in &outcome.prices {
@@ -193,14 +200,18 @@ impl Group {
         let quick = self.first.extent.as_ref().is_some_and(|extent| extent.quick);
         let conditions = Some(self.planned.into_iter().collect());
         let pages = self.first.extent.as_ref().and_then(|extent| extent.pages.clone());
-        let seconds = (self.seconds * 1e3).round() / 1e3;
+        let seconds = (self.seconds / self.seeds.len().max(1) as f64 * 1e3).round() / 1e3;
         let extent = Extent { quick, speeds: self.speeds, conditions, pages, seconds };
         let prices = self.prices.into_iter().map(|(price, n)| Price { amount: price.amount / n as f64, ..price });
+        let mut samples = self.samples;
+        for series in samples.iter_mut().filter(|series| matches!(series.parts[..], [(seed, _)] if seed == from)) {
+            series.parts.clear();
+        }
         let outcome = Outcome {
             seed: from,
             extent: Some(extent),
             rows,
-            samples: self.samples,
+            samples,
             prices: prices.collect(),
             conditions: self.conditions,
             notes,
@@ -295,7 +306,7 @@ mod tests {
     fn counted(seed: u64, host: &str) -> Counted {
         let (version, sha256) = (1, String::new());
         Counted {
-            record: Record { version, task: task(seed), host: host.into(), runs: 1, sha256 },
+            record: Record { version, task: task(seed), host: host.into(), runs: 1, sha256, brief: None },
             outcome: outcome(seed),
         }
     }
@@ -318,7 +329,7 @@ mod tests {
     fn a_statistic_is_of_the_values_of_all_seeds_and_other_rows_are_means() {
         let results: Vec<Counted> = (1..=3).map(|seed| counted(seed, "a")).collect();
         let (all, _) = pooled(&results);
-        assert_eq!(all.samples[0].values.len(), 30);
+        assert_eq!((all.samples[0].values.len(), &all.samples[0].parts[..]), (30, &[(1, 10), (2, 10), (3, 10)][..]));
         let median = stats::median(&all.samples[0].present()).unwrap();
         assert_eq!((all.rows[0].ours, all.rows[0].metric.as_str()), (median, "connect time, median"));
         let ratio = all.rows[0].ratio.unwrap();
@@ -326,6 +337,24 @@ mod tests {
         assert_eq!((all.rows[1].ours, all.rows[1].ratio), (3.0, None), "attempts: the mean of 2, 3 and 4");
         assert!(all.notes[0].contains("3 tasks with 3 seeds from 1 to 3, done by a"), "{}", all.notes[0]);
         all.check().unwrap();
+    }
+
+    #[test]
+    fn an_interval_is_as_wide_as_seeds_differ() {
+        let mut results: Vec<Counted> = (1..=12).map(|seed| counted(seed, "a")).collect();
+        for (n, counted) in results.iter_mut().enumerate() {
+            let outcome = &mut counted.outcome;
+            outcome.samples[0].values.iter_mut().flatten().for_each(|v| *v *= 1.0 + 0.1 * n as f64);
+            let (a, b) = (&outcome.samples[0], &outcome.samples[1]);
+            outcome.rows[0] = Row::compare(a, b, Statistic::Median, Pairing::Paired, 1).unwrap();
+        }
+        let (all, _) = pooled(&results);
+        let bare = |series: &Series| Series { parts: Vec::new(), ..series.clone() };
+        let (a, b) = (bare(&all.samples[0]), bare(&all.samples[1]));
+        let single = Row::compare(&a, &b, Statistic::Median, Pairing::Paired, 1).unwrap();
+        let wide = |row: &Row| row.interval.map(|i| i.hi - i.lo).unwrap();
+        assert_eq!(all.rows[0].ratio, single.ratio);
+        assert!(wide(&all.rows[0]) > 1.5 * wide(&single), "{:?} {:?}", all.rows[0].interval, single.interval);
     }
 
     #[test]

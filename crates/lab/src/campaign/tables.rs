@@ -393,7 +393,8 @@ mod tests {
         for seed in [1, u64::MAX] {
             let mut outcome = outcome(seed.min(9));
             outcome.samples[0].values[1] = None;
-            let record = Record { version: 1, task: task(seed), host: "a".into(), runs: 1, sha256: String::new() };
+            let (task, host, sha256) = (task(seed), "a".into(), String::new());
+            let record = Record { version: 1, task, host, runs: 1, sha256, brief: None };
             tables.add(&Counted { record, outcome }).unwrap();
         }
         tables.finish().unwrap();

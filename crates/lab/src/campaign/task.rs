@@ -76,6 +76,16 @@ impl Needs {
     }
 }
 
+impl Needs {
+    /// What a host of so many processors, with Chromium or without, lacks.
+    pub fn lacks(&self, cores: usize, chromium: bool) -> Option<String> {
+        if self.chromium && !chromium {
+            return Some("it needs Chromium, which is not on the PATH of this host".into());
+        }
+        (cores < self.cores as usize).then(|| format!("it needs {} processors; this host gives it {cores}", self.cores))
+    }
+}
+
 impl Task {
     /// The task of `entry` in `condition`.
     pub fn new(
@@ -142,6 +152,14 @@ impl Task {
         let now = digest_of_pages(&pages.path).with_context(|| format!("pages {}", pages.path.display()))?;
         anyhow::ensure!(now == pages.sha256, "{} has changed since the plan was made", pages.path.display());
         Ok(())
+    }
+
+    /// Whether this host has what it needs, which is cheaper to ask before than to find out.
+    pub fn check_host(&self) -> anyhow::Result<()> {
+        let cores = std::thread::available_parallelism().map_or(usize::MAX, Into::into);
+        let path = std::env::var_os("PATH");
+        let chromium = headstart_io::program::find("chromium".as_ref(), path.as_deref()).is_some();
+        self.needs.lacks(cores, chromium).map_or(Ok(()), |why| Err(anyhow::anyhow!(why)))
     }
 
     /// Whether tasks of both take about the same time.
@@ -258,6 +276,16 @@ mod tests {
         for endless in [folder.path(), Path::new("/dev/zero")] {
             assert!(digest_of_pages(endless).unwrap_err().to_string().contains("is not a file"));
         }
+    }
+
+    #[test]
+    fn a_host_that_lacks_what_a_task_needs_is_told_what() {
+        let needs = |name: &str, speed| Needs::of(experiment::find(name).unwrap(), speed);
+        let (simulated, real) = (needs("page-load", Speeds::Virtual), needs("page-load", Speeds::Namespaces));
+        assert_eq!((simulated.lacks(1, false), real.lacks(2, true)), (None, None));
+        assert!(real.lacks(8, false).unwrap().contains("Chromium"));
+        assert!(real.lacks(1, true).unwrap().contains("needs 2 processors; this host gives it 1"));
+        assert_eq!(needs("connect-model", Speeds::Namespaces).lacks(2, false), None, "it loads no page");
     }
 
     #[test]

@@ -21,8 +21,16 @@ pub struct Extent {
     /// SHA-256 of the pages that it was given; the built-in ones if none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pages: Option<String>,
-    /// Seconds from its start to its end, to the millisecond.
+    /// Seconds from its start to its end, to the millisecond; of pooled results those of a seed, in the mean.
     pub seconds: f64,
+}
+
+/// Seconds that anything of ours may take: a month. What claims more is wrong, and would make time limits of schedulers wrong.
+pub const MOST_SECONDS: f64 = 30.0 * 86_400.0;
+
+/// Whether something can have taken so many seconds.
+pub fn is_plausible(seconds: f64) -> bool {
+    (0.0..=MOST_SECONDS).contains(&seconds)
 }
 
 impl Extent {

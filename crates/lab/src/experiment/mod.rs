@@ -33,7 +33,7 @@ mod waterfall;
 mod window;
 
 pub use claims::{Claim, Claims, ClaimsError, Figure, Instrument};
-pub use extent::Extent;
+pub use extent::{Extent, MOST_SECONDS, is_plausible};
 use headstart_core::choice::unknown;
 use outcome::in_ms;
 pub use outcome::{Condition, FORMAT_VERSION, Outcome, OutcomeError, Price, Row, Series};

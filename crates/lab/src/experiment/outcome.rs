@@ -4,9 +4,9 @@
 //! [`FORMAT_VERSION`]. Numbers that are not known are null, never zero; nothing here measures.
 
 use super::verdict::{Measured, Printed, judge, judge_ours};
-use super::{Claim, Claims, ClaimsError, Extent, Figure, Verdict, Waterfall};
+use super::{Claim, Claims, ClaimsError, Extent, Figure, Verdict, Waterfall, is_plausible};
 use crate::device::DeviceState;
-use crate::stats::{self, Interval, Pairing, Statistic, StatsError};
+use crate::stats::{self, Estimate, Interval, Pairing, Statistic, StatsError};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ impl Row {
             Pairing::Unpaired => (ours.present(), baseline.present()),
         };
         let (x, y) = (statistic.of(&a)?, statistic.of(&b)?);
-        let (ratio, interval) = match stats::ratio(&a, &b, statistic, pairing, seed) {
+        let (ratio, interval) = match ours.ratio(baseline, statistic, pairing, seed) {
             Ok(r) => (Some(r.value), r.interval),
             Err(StatsError::ZeroBaseline { .. }) => (None, None),
             Err(e) => return Err(e),
@@ -164,6 +164,9 @@ pub struct Series {
     pub arm: String,
     /// A value a trial; null for a trial that failed.
     pub values: Vec<Option<f64>>,
+    /// Of pooled series: the seeds and how many values each has, end to end. Empty where all are of the result's seed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<(u64, usize)>,
 }
 
 impl Series {
@@ -186,6 +189,7 @@ impl Series {
             unit: unit.into(),
             arm: arm.into(),
             values: values.into_iter().collect(),
+            parts: Vec::new(),
         }
     }
 
@@ -209,8 +213,52 @@ impl Series {
         if self.values.len() != other.values.len() {
             return Err(StatsError::LengthsDiffer { ours: self.values.len(), baseline: other.values.len() });
         }
-        Ok(self.values.iter().zip(&other.values).filter_map(|(a, b)| Some(((*a)?, (*b)?))).unzip())
+        Ok(present(&self.values, &other.values))
     }
+
+    /// A statistic of it divided by that of `baseline`. Of pooled series whole seeds are resampled: their trials have much in common.
+    pub(crate) fn ratio(
+        &self,
+        baseline: &Self,
+        statistic: Statistic,
+        pairing: Pairing,
+        seed: u64,
+    ) -> Result<Estimate, StatsError> {
+        let (a, b): (Vec<_>, Vec<_>) = match pairing {
+            Pairing::Paired if self.parts == baseline.parts && self.values.len() == baseline.values.len() => {
+                self.by_part().zip(baseline.by_part()).map(|(a, b)| present(a, b)).unzip()
+            }
+            Pairing::Paired => {
+                let (a, b) = self.pairs(baseline)?;
+                (vec![a], vec![b])
+            }
+            Pairing::Unpaired => {
+                let groups = |series: &Self| series.by_part().map(|v| v.iter().copied().flatten().collect()).collect();
+                (groups(self), groups(baseline))
+            }
+        };
+        match (&a[..], &b[..]) {
+            ([a], [b]) => stats::ratio(a, b, statistic, pairing, seed),
+            _ => stats::grouped_ratio(&a, &b, statistic, pairing, seed),
+        }
+    }
+
+    /// The values of each seed.
+    fn by_part(&self) -> impl Iterator<Item = &[Option<f64>]> {
+        let whole = [(0, self.values.len())];
+        let parts = if self.parts.is_empty() { whole.to_vec() } else { self.parts.clone() };
+        let mut rest = &self.values[..];
+        parts.into_iter().map(move |(_, n)| {
+            let (part, after) = rest.split_at(n.min(rest.len()));
+            rest = after;
+            part
+        })
+    }
+}
+
+/// The trials that have a value in both.
+fn present(a: &[Option<f64>], b: &[Option<f64>]) -> (Vec<f64>, Vec<f64>) {
+    a.iter().zip(b).filter_map(|(a, b)| Some(((*a)?, (*b)?))).unzip()
 }
 
 /// A condition in words, for the report.
@@ -323,11 +371,14 @@ impl Outcome {
         serde_json::to_string(&line).expect("strings, numbers and booleans always have a JSON form")
     }
 
-    /// Checks what every reader relies on: finite numbers, ratios and intervals that fit, a reason for every invalid run.
+    /// Checks what every reader relies on: a time that is one, finite numbers, ratios and intervals that fit, a reason for every invalid run.
     pub fn check(&self) -> Result<(), OutcomeError> {
         let fault = |row: usize, what| Err(OutcomeError::Row { experiment: self.experiment.clone(), row, what });
         if self.valid != self.why_invalid.is_empty() {
             return Err(OutcomeError::Validity { experiment: self.experiment.clone(), valid: self.valid });
+        }
+        if let Some(seconds) = self.extent.as_ref().map(|extent| extent.seconds).filter(|s| !is_plausible(*s)) {
+            return Err(OutcomeError::Time { experiment: self.experiment.clone(), seconds: seconds.to_string() });
         }
         for (i, r) in self.rows.iter().enumerate() {
             let ends = r.interval.map(<[f64; 2]>::from).into_iter().flatten();
@@ -353,11 +404,13 @@ impl Outcome {
             }
         }
         for s in &self.samples {
+            let series = || format!("{}/{}/{}", s.condition, s.metric, s.arm);
             if s.values.iter().flatten().any(|v| !v.is_finite()) {
-                return Err(OutcomeError::Sample {
-                    experiment: self.experiment.clone(),
-                    series: format!("{}/{}/{}", s.condition, s.metric, s.arm),
-                });
+                return Err(OutcomeError::Sample { experiment: self.experiment.clone(), series: series() });
+            }
+            let of_parts = s.parts.iter().try_fold(0usize, |sum, (_, n)| sum.checked_add(*n));
+            if !s.parts.is_empty() && of_parts != Some(s.values.len()) {
+                return Err(OutcomeError::Parts { experiment: self.experiment.clone(), series: series() });
             }
         }
         Ok(())
@@ -384,6 +437,22 @@ pub enum OutcomeError {
         experiment: String,
         /// What it says.
         valid: bool,
+    },
+    /// It says that it took a time that nothing takes.
+    #[error("experiment '{experiment}' says that it took {seconds} s; times are from 0 to 30 days")]
+    Time {
+        /// The experiment.
+        experiment: String,
+        /// What it says.
+        seconds: String,
+    },
+    /// The seeds of a pooled series have other values than it.
+    #[error("experiment '{experiment}', series {series} has not as many values as its parts say")]
+    Parts {
+        /// The experiment.
+        experiment: String,
+        /// Condition, metric and arm.
+        series: String,
     },
     /// A sample holds NaN or an infinity.
     #[error(
@@ -501,8 +570,17 @@ mod tests {
             assert!(text.contains("row 1") && text.contains(expected), "{text}");
         }
         assert!(Outcome { valid: false, ..Outcome::new("probe", 1) }.check().is_err());
+        for seconds in [1e30, -500.0, f64::NAN, f64::INFINITY] {
+            let extent =
+                Extent { quick: true, speeds: crate::experiment::Speeds::Both, conditions: None, pages: None, seconds };
+            let text = Outcome { extent: Some(extent), ..Outcome::new("probe", 1) }.check().unwrap_err().to_string();
+            assert!(text.contains("from 0 to 30 days"), "{text}");
+        }
         let nan = Outcome { samples: vec![Series::new("c", "m", "ms", "a", [f64::NAN])], ..Outcome::new("probe", 1) };
         assert!(nan.check().unwrap_err().to_string().contains("c/m/a"));
+        let series = Series { parts: vec![(1, usize::MAX), (2, 2)], ..Series::new("c", "m", "ms", "a", [1.0]) };
+        let parts = Outcome { samples: vec![series], ..Outcome::new("probe", 1) };
+        assert!(parts.check().unwrap_err().to_string().contains("as its parts say"));
     }
 
     #[test]

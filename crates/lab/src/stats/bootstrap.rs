@@ -105,6 +105,63 @@ pub fn ratio(
     Ok(Estimate { value: numerator / denominator, interval })
 }
 
+/// As [`ratio`], of values in groups such as the trials of a seed, which have more in common than those of another.
+///
+/// Whole groups are resampled (Davison & Hinkley, Bootstrap Methods and their Application, 1997, section 3.8), from fewer than
+/// [`MIN_FOR_INTERVAL`] groups also the values in them: so few groups alone would make the interval too narrow. Paired groups, and the
+/// values in them, are drawn together.
+pub fn grouped_ratio(
+    ours: &[Vec<f64>],
+    baseline: &[Vec<f64>],
+    statistic: Statistic,
+    pairing: Pairing,
+    seed: u64,
+) -> Result<Estimate, StatsError> {
+    let (all_ours, all_baseline) = (ours.concat(), baseline.concat());
+    let (numerator, denominator) = (statistic.of(&all_ours)?, statistic.of(&all_baseline)?);
+    let is_fair = |(a, b): (&Vec<f64>, &Vec<f64>)| a.len() == b.len();
+    if pairing == Pairing::Paired && !(ours.len() == baseline.len() && ours.iter().zip(baseline).all(is_fair)) {
+        return Err(StatsError::LengthsDiffer { ours: all_ours.len(), baseline: all_baseline.len() });
+    }
+    if denominator == 0.0 {
+        return Err(StatsError::ZeroBaseline { statistic: statistic.to_string() });
+    }
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let (mut a, mut b) = (Vec::with_capacity(all_ours.len()), Vec::with_capacity(all_baseline.len()));
+    let interval = interval_of(all_ours.len().min(all_baseline.len()), || {
+        match pairing {
+            Pairing::Paired => draw(&mut rng, ours.len(), |group| ours[group].len(), &mut |group, value| {
+                a.push(ours[group][value]);
+                b.push(baseline[group][value]);
+            }),
+            Pairing::Unpaired => {
+                draw(&mut rng, ours.len(), |group| ours[group].len(), &mut |g, v| a.push(ours[g][v]));
+                draw(&mut rng, baseline.len(), |group| baseline[group].len(), &mut |g, v| b.push(baseline[g][v]));
+            }
+        }
+        let (x, y) = (statistic.of_checked(&mut a), statistic.of_checked(&mut b));
+        a.clear();
+        b.clear();
+        if x == 0.0 && y == 0.0 { 1.0 } else { x / y }
+    });
+    Ok(Estimate { value: numerator / denominator, interval })
+}
+
+/// Draws `groups` groups, and hands out what is drawn of each: at least one value.
+fn draw(rng: &mut fastrand::Rng, groups: usize, size: impl Fn(usize) -> usize, each: &mut impl FnMut(usize, usize)) {
+    let mut drawn = 0;
+    while drawn == 0 {
+        for _ in 0..groups {
+            let group = rng.usize(..groups);
+            let size = size(group);
+            drawn += size;
+            for value in 0..size {
+                each(group, if groups < MIN_FOR_INTERVAL { rng.usize(..size) } else { value });
+            }
+        }
+    }
+}
+
 /// `statistic` of the differences `ours - baseline` trial by trial, in the unit of the samples.
 pub fn paired_difference(
     ours: &[f64],
@@ -179,6 +236,41 @@ mod tests {
                 .count();
             assert!((180..=199).contains(&covered), "{pairing:?} covered {covered} of 200");
         }
+    }
+
+    #[test]
+    fn an_interval_of_groups_covers_the_truth_where_one_of_single_values_is_too_narrow() {
+        let mut rng = fastrand::Rng::with_seed(44);
+        let (mut of_groups, mut of_values) = (0, 0);
+        for round in 0..200 {
+            // The effect is another in each group, around a factor of one.
+            let (mut ours, mut base) = (Vec::new(), Vec::new());
+            for _ in 0..20 {
+                let effect = (0.4 * (rng.f64() + rng.f64() - 1.0)).exp();
+                let values: Vec<f64> = (0..15).map(|_| 50.0 + 10.0 * rng.f64()).collect();
+                ours.push(values.iter().map(|v| v * effect * (0.98 + 0.04 * rng.f64())).collect::<Vec<f64>>());
+                base.push(values);
+            }
+            let covers = |i: Interval| usize::from(i.lo <= 1.0 && 1.0 <= i.hi);
+            let grouped = grouped_ratio(&ours, &base, Statistic::Median, Pairing::Paired, round).unwrap();
+            let single = ratio(&ours.concat(), &base.concat(), Statistic::Median, Pairing::Paired, round).unwrap();
+            assert_eq!(grouped.value, single.value);
+            of_groups += covers(grouped.interval.unwrap());
+            of_values += covers(single.interval.unwrap());
+        }
+        assert!((178..=199).contains(&of_groups), "covered {of_groups} of 200");
+        assert!(of_values < 140, "covered {of_values} of 200");
+    }
+
+    #[test]
+    fn groups_without_a_value_and_of_unlike_sizes_are_no_harm() {
+        let ours = [vec![], vec![2.0; 9], vec![2.0]];
+        let of = |base: &[Vec<f64>], pairing| grouped_ratio(&ours, base, Statistic::Mean, pairing, 1);
+        let found = of(&[vec![4.0; 8]], Pairing::Unpaired).unwrap();
+        assert_eq!(found, Estimate { value: 0.5, interval: Some(Interval { lo: 0.5, hi: 0.5 }) });
+        assert!(matches!(of(&[vec![4.0; 8]], Pairing::Paired), Err(StatsError::LengthsDiffer { .. })));
+        assert!(matches!(of(&[vec![0.0; 8]], Pairing::Unpaired), Err(StatsError::ZeroBaseline { .. })));
+        assert!(matches!(of(&[vec![]], Pairing::Unpaired), Err(StatsError::Empty { .. })));
     }
 
     #[test]

@@ -10,7 +10,9 @@ mod heterogeneity;
 mod pooled;
 mod shape;
 
-pub use bootstrap::{Estimate, Interval, MIN_FOR_INTERVAL, Pairing, RESAMPLES, estimate, paired_difference, ratio};
+pub use bootstrap::{
+    Estimate, Interval, MIN_FOR_INTERVAL, Pairing, RESAMPLES, estimate, grouped_ratio, paired_difference, ratio,
+};
 pub use heterogeneity::{Heterogeneity, combine, heterogeneity};
 pub use pooled::{pooled_quantile, pooled_ratio};
 pub use shape::{Ecdf, FiveNumbers, ecdf, five_numbers};

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 pub const POOLED: &str = "pooled";
 /// Where every task is accounted for.
 pub const ACCOUNT: &str = "account.json";
+/// Where a collection is not finished yet: it was killed, or the disk is full. The next one goes on in its place.
+const UNFINISHED: &str = ".collecting";
 /// Tasks of one kind of trouble that are printed; `account.json` has all.
 const MOST_LINES: usize = 10;
 /// Rows of the table of agreement.
@@ -40,15 +42,19 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let claims = Claims::built_in()?;
     not_of_others(&args.out)?;
     report::prepare(&args.out)?;
+    begin(&args.out)?;
     let (mut tables, mut pooled) = (Tables::new(&args.out)?, Pooled::default());
+    let of_tables = || format!("writing tables into {}", args.out.display());
     let account = collect(&plan, &folders, |counted| {
         pooled.add(&counted);
-        tables.add(&counted)
+        tables.add(&counted).with_context(of_tables)
     })?;
-    tables.finish()?;
+    tables.finish().with_context(of_tables)?;
     let (outcomes, agreements): (Vec<_>, Vec<_>) = pooled.finish(&claims).into_iter().unzip();
     let agreements: Vec<Agreement> = agreements.into_iter().flatten().collect();
     write(&args.out, &account, &outcomes, &agreements, &claims)?;
+    let unfinished = args.out.join(UNFINISHED);
+    fs::remove_file(&unfinished).with_context(|| format!("deleting {}", unfinished.display()))?;
     for (what, places) in account.troubles() {
         tell(what, places);
     }
@@ -71,10 +77,21 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     })
 }
 
+/// Marks `out` as unfinished; an account of earlier is no longer one of what is there.
+fn begin(out: &Path) -> anyhow::Result<()> {
+    let unfinished = out.join(UNFINISHED);
+    fs::write(&unfinished, "").with_context(|| format!("writing {}", unfinished.display()))?;
+    match fs::remove_file(out.join(ACCOUNT)) {
+        Err(why) if why.kind() != std::io::ErrorKind::NotFound => Err(why).context("deleting the earlier account"),
+        _ => Ok(()),
+    }
+}
+
 /// Whether what a collection deletes in `out` is an earlier collection's.
 fn not_of_others(out: &Path) -> Result<(), exit::Usage> {
     let mut ours = SCHEMA.iter().map(|table| table.name).chain([POOLED]);
-    match ours.find(|name| out.join(name).exists()).filter(|_| !out.join(ACCOUNT).exists()) {
+    let is_ours = [ACCOUNT, UNFINISHED].iter().any(|name| out.join(name).exists());
+    match ours.find(|name| out.join(name).exists()).filter(|_| !is_ours) {
         None => Ok(()),
         Some(name) => Err(exit::Usage(format!(
             "--out: {} has a folder {name} and no {ACCOUNT}, so it is not an earlier collection, and {name} would be deleted: \
@@ -208,5 +225,8 @@ mod tests {
         assert!(why.contains("samples would be deleted"), "{why}");
         fs::write(folder.path().join(ACCOUNT), "{}").unwrap();
         assert!(not_of_others(folder.path()).is_ok(), "an earlier collection");
+        begin(folder.path()).unwrap();
+        assert!(!folder.path().join(ACCOUNT).exists());
+        assert!(not_of_others(folder.path()).is_ok(), "one that was not finished");
     }
 }

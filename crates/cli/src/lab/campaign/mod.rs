@@ -9,7 +9,7 @@ pub mod work;
 
 use crate::exit;
 use anyhow::Context as _;
-use headstart_lab::campaign::{Builds, Look, Plan, Results, Task, digest_of_file};
+use headstart_lab::campaign::{Builds, Glance, Plan, Results, Task, digest_of_file};
 use std::path::{Path, PathBuf};
 
 /// Of a plan: a million tasks have 600 MB.
@@ -37,9 +37,9 @@ fn folders(paths: &[PathBuf]) -> anyhow::Result<Vec<Results>> {
     Ok(paths.iter().map(|path| Results::at(path)).collect())
 }
 
-/// Whether one of `folders` has the result of `task`, whole.
+/// Whether one of `folders` has a result of `task`, by its record: workers and `collect` read it whole.
 fn is_there(task: &Task, folders: &[Results]) -> bool {
-    folders.iter().any(|results| matches!(results.look(&task.id), Look::Done(_)))
+    folders.iter().any(|results| matches!(results.glance(&task.id), Glance::Done { .. }))
 }
 
 /// `seconds` in the unit that says most: "40 s", "12 min", "3.5 h".

@@ -1,7 +1,7 @@
 //! `headstart lab status`: how far a campaign is.
 
 use crate::{exit, output};
-use headstart_lab::campaign::{Look, Task};
+use headstart_lab::campaign::{Glance, Task};
 use std::path::PathBuf;
 
 /// Failures that are printed.
@@ -27,12 +27,13 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let (mut done, mut invalid, mut begun, mut damaged) = (0, 0, 0, 0);
     let (mut failed, mut untouched): (Vec<(&Task, String)>, usize) = (Vec::new(), 0);
     for task in &plan.tasks {
-        let looks: Vec<Look> = folders.iter().map(|results| results.look(&task.id)).collect();
-        let valid = looks.iter().find_map(|look| if let Look::Done(done) = look { Some(done.1.valid) } else { None });
+        let seen: Vec<Glance> = folders.iter().map(|results| results.glance(&task.id)).collect();
+        let valid =
+            seen.iter().find_map(|glance| if let Glance::Done { valid } = glance { Some(*valid) } else { None });
         if let Some(valid) = valid {
             done += 1;
             invalid += usize::from(!valid);
-        } else if looks.iter().any(|look| matches!(look, Look::Damaged(_))) {
+        } else if seen.iter().any(|glance| matches!(glance, Glance::Damaged(_))) {
             damaged += 1;
         } else if let Some(why) = folders.iter().find_map(|results| results.failure(&task.id)) {
             failed.push((task, why));

@@ -332,7 +332,8 @@ fn context(task: &Task) -> Context {
 /// Does a task by `once`, which gives no result where this process must end first. With real packets an invalid result is tried for
 /// again; in virtual time it would be the same.
 fn attempt(shop: &Shop, task: &Task, once: impl Fn(&Part) -> anyhow::Result<Option<Outcome>>) -> Came {
-    let begun = task.check_pages().and_then(|()| Ok(shop.results.begin(task, &shop.worker)?));
+    let ready = task.check_host().and_then(|()| task.check_pages());
+    let begun = ready.and_then(|()| Ok(shop.results.begin(task, &shop.worker)?));
     let part = match begun {
         Ok(part) => part,
         Err(why) => return failed(shop, task, &why),
@@ -400,6 +401,57 @@ mod tests {
         assert_eq!(of(&["--shards", "5"], &slurm), Ok(Shard { index: 3, of: 5 }));
         assert_eq!(of(&["--shards", "5"], &[("JOB_COMPLETION_INDEX", "4")]), Ok(Shard { index: 4, of: 5 }));
         assert_eq!(of(&["--shards", "5"], &[("PARALLEL_SEQ", "1")]), Ok(Shard { index: 0, of: 5 }), "it counts from 1");
+    }
+
+    /// A worker of a task with real packets, and the folder of its results.
+    fn shop(folder: &std::path::Path) -> (Shop, Task) {
+        let builds = headstart_lab::campaign::Builds { lab: "x".into(), headstart: Some("y".into()) };
+        let (entry, speed) = (experiment::find("connect-model").unwrap(), experiment::Speeds::Namespaces);
+        let mut task = Task::new(entry, "healthy", 1, speed, true, None, &builds).unwrap();
+        // Of any host.
+        task.needs.cores = 1;
+        let shop = Shop {
+            results: Results::at(folder),
+            worker: "one".into(),
+            host: "here".into(),
+            ending: AtomicBool::new(false),
+            simulated: Mutex::default(),
+            real: Mutex::default(),
+            simulating: AtomicUsize::new(0),
+        };
+        (shop, task)
+    }
+
+    #[test]
+    fn an_invalid_run_with_real_packets_is_repeated_three_times_and_then_kept() {
+        for (valid_at, runs) in [(None, 4), (Some(2), 2), (Some(4), 4), (Some(1), 1)] {
+            let folder = tempfile::tempdir().unwrap();
+            let (shop, task) = shop(folder.path());
+            let begun = AtomicUsize::new(0);
+            let came = attempt(&shop, &task, |_| {
+                let run = begun.fetch_add(1, Ordering::SeqCst) + 1;
+                let mut outcome = Outcome::new("connect-model", 1);
+                if Some(run) != valid_at {
+                    outcome.invalidate(format!("busy in run {run}"));
+                }
+                Ok(Some(outcome))
+            });
+            assert!(matches!(came, Came::Done { valid } if valid == valid_at.is_some()));
+            let Look::Done(found) = shop.results.look(&task.id) else { panic!("it is not kept") };
+            assert_eq!((begun.into_inner(), found.0.runs, found.1.valid), (runs, runs as u32, valid_at.is_some()));
+            assert!(valid_at.is_some() || found.1.why_invalid == ["busy in run 4"]);
+        }
+    }
+
+    #[test]
+    fn a_task_that_this_host_cannot_do_is_not_begun() {
+        let folder = tempfile::tempdir().unwrap();
+        let (shop, mut task) = shop(folder.path());
+        task.needs.cores = u32::MAX;
+        let came = attempt(&shop, &task, |_| panic!("it was begun"));
+        assert!(matches!(came, Came::Failed(why) if why.contains("processors; this host gives it")));
+        assert!(shop.results.failure(&task.id).is_some_and(|why| why.contains("processors")));
+        assert!(!shop.results.is_begun(&task.id));
     }
 
     #[test]

@@ -3,10 +3,13 @@
 //!
 //! What is shown of a place never has its password.
 
+use crate::store::seal::{SITE_KEY, Seal};
+use headstart_core::cwnd::history::Secret;
 use redis::{Client, Connection, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult, TlsCertificates};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,7 +19,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 const SENTINELS_PORT: u16 = 26379;
 /// What a place looks like, for errors.
 const FORMS: &str = "redis://[USER:PASSWORD@]HOST[:PORT], rediss:// for TLS, redis+unix:///PATH or \
-                     redis+sentinel://HOST[:PORT],HOST[:PORT]/NAME, with ?user=NAME, ?password-file=FILE or ?ca=FILE behind it";
+                     redis+sentinel://HOST[:PORT],HOST[:PORT]/NAME, with ?user=NAME, ?password-file=FILE, ?ca=FILE or ?seal-key=FILE \
+                     behind it";
 
 /// Where a shared store is.
 #[derive(Clone)]
@@ -26,6 +30,8 @@ pub struct Place {
     way: Way,
     /// Authorities to trust, in PEM; those of the host if none.
     authorities: Option<Vec<u8>>,
+    /// The key of the site that seals records.
+    seal_key: Option<[u8; SITE_KEY]>,
 }
 
 #[derive(Clone)]
@@ -61,12 +67,31 @@ fn bounded(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The key of a site in `text`, as `headstart relay key` or `openssl rand -hex 32` write one; for the owner of the file alone.
+fn site_key(path: &Path, text: &[u8]) -> Result<[u8; SITE_KEY], String> {
+    let about = std::fs::metadata(path).map_err(|why| why.to_string())?;
+    if about.permissions().mode() & 0o077 != 0 {
+        return Err("other users can read it: chmod 600".into());
+    }
+    let none =
+        || format!("it does not contain a key ({} hexadecimal digits, as of `headstart relay key FILE`)", 2 * SITE_KEY);
+    let text = std::str::from_utf8(text).map_err(|_| none())?;
+    let digits = text.split_whitespace().last().filter(|digits| digits.len() == 2 * SITE_KEY).ok_or_else(none)?;
+    let mut key = [0; SITE_KEY];
+    for (byte, pair) in key.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
+        let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.bytes().all(|b| b.is_ascii_hexdigit()));
+        *byte = pair.and_then(|pair| u8::from_str_radix(pair, 16).ok()).ok_or_else(none)?;
+    }
+    Ok(key)
+}
+
 /// What stands behind the question mark of a place.
 #[derive(Default)]
 struct Options {
     user: Option<String>,
     password: Option<String>,
     authorities: Option<Vec<u8>>,
+    seal_key: Option<[u8; SITE_KEY]>,
 }
 
 impl Options {
@@ -83,7 +108,13 @@ impl Options {
                     options.password = Some(text.trim_end_matches(['\r', '\n']).to_owned());
                 }
                 "ca" => options.authorities = Some(file()?),
-                _ => return Err(format!("unknown option `{name}`; choose one of user, password-file, ca")),
+                "seal-key" => {
+                    let key = file().and_then(|text| {
+                        site_key(Path::new(value), &text).map_err(|why| format!("{name}={value}: {why}"))
+                    });
+                    options.seal_key = Some(key?);
+                }
+                _ => return Err(format!("unknown option `{name}`; choose one of user, password-file, ca, seal-key")),
             }
         }
         Ok(options)
@@ -138,7 +169,8 @@ impl std::str::FromStr for Place {
         if options.authorities.is_some() && !scheme.starts_with("rediss") {
             return Err(wrong("ca: only rediss:// speaks TLS".to_owned()));
         }
-        let place = Self { shown: shown(address), way, authorities: options.authorities };
+        let Options { authorities, seal_key, .. } = options;
+        let place = Self { shown: shown(address), way, authorities, seal_key };
         // Authorities that are none are said now, not when a connection begins.
         let (Way::Server(info) | Way::Sentinels { like: info, .. }) = &place.way;
         place.client(info.clone()).map_err(|why| format!("{}: {why}", place.shown))?;
@@ -159,6 +191,12 @@ impl Place {
     /// Connects once, to see whether there is a server that lets us in.
     pub fn try_to_connect(&self) -> Result<(), impl fmt::Display + use<>> {
         self.connect().map(drop)
+    }
+
+    /// What seals records and names peers, where the site has a key.
+    pub(super) fn seal(&self) -> Option<(Seal, Secret)> {
+        let (seal, names) = Seal::of_site(self.seal_key.as_ref()?)?;
+        Some((seal, Secret::new(names)))
     }
 
     /// A connection to the server, which answers in time or counts as gone.
@@ -268,6 +306,27 @@ mod tests {
     }
 
     #[test]
+    fn a_key_of_a_site_is_its_owners_alone() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let digits = "0123456789abcdef".repeat(4);
+        let of = |text: &str, mode| {
+            std::fs::write(file.path(), text).unwrap();
+            std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+            read(&format!("redis://cache?seal-key={}", file.path().display()))
+        };
+        for text in [digits.clone() + "\n", format!("headstart key {digits}\n")] {
+            let place = of(&text, 0o600).unwrap();
+            assert_eq!(place.seal_key.map(|key| key[..3].to_vec()), Some(vec![0x01, 0x23, 0x45]));
+            assert!(!format!("{place:?} {place}").contains("0123"));
+        }
+        for text in ["", "0123", &format!("+1{}", &digits[2..]), &format!("{digits}0"), "é"] {
+            let why = of(text, 0o600).unwrap_err();
+            assert!(why.contains("64 hexadecimal digits") && !why.contains("0123"), "{text}: {why}");
+        }
+        assert!(of(&digits, 0o640).unwrap_err().contains("chmod 600"));
+    }
+
+    #[test]
     fn what_is_no_place_is_refused_without_its_password() {
         for (text, expected) in [
             ("", "redis://"),
@@ -279,6 +338,8 @@ mod tests {
             ("redis+sentinel://a,b", "not the address"),
             ("redis://x?colour=red", "unknown option `colour`"),
             ("redis://x?password-file=/nowhere/file", "/nowhere/file"),
+            ("redis://x?seal-key=/nowhere/key", "/nowhere/key"),
+            ("redis://x?seal-key=/dev/zero", "larger than 16 MiB"),
             ("redis://x?password-file=/dev/zero", "larger than 16 MiB"),
             ("rediss://x?ca=/dev/zero", "larger than 16 MiB"),
             ("rediss://x?ca=/nowhere/ca.pem", "/nowhere/ca.pem"),

@@ -226,6 +226,58 @@ fn a_user_with_a_password_is_let_in_and_others_are_told_why_not() {
     assert!(!why.contains("s3cret") && !why.contains("wrong\""), "{why}");
 }
 
+/// A store with the key of a site in a file.
+fn sealed(scratch: &Scratch, key: &str) -> Shared {
+    let file = scratch.0.join(format!("key-{}", key.len()));
+    std::fs::write(&file, key.repeat(64 / key.len())).unwrap();
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    at(&format!("redis+unix://{}?seal-key={}", scratch.0.join("redis.sock").display(), file.display()))
+}
+
+#[test]
+fn sealed_records_are_known_to_their_site_alone_and_nothing_forged_is_believed() {
+    let scratch = Scratch::new("sealed");
+    let Some(_redis) = Redis::start(&scratch) else { return };
+    let (one, other, foreign) = (sealed(&scratch, "1a"), sealed(&scratch, "1a"), sealed(&scratch, "2b3c"));
+    let client = redis::Client::open(format!("redis+unix://{}", scratch.0.join("redis.sock").display())).unwrap();
+    let mut open = client.get_connection().unwrap();
+    let mut names = || -> Vec<String> { redis::cmd("KEYS").arg("headstart:path:*").query(&mut open).unwrap() };
+    let peer = |last: u8| [192, 0, 2, last].into();
+    // What is kept is there when the next question is answered.
+    one.keep(peer(1), record(480_000), LONG);
+    assert_eq!((window(recall(&one, 1)), window(recall(&other, 1))), ((true, 480_000), (false, 480_000)));
+    let first = names().remove(0);
+    one.keep(peer(2), record(240_000), LONG);
+    assert_eq!(window(recall(&one, 2)).1, 240_000);
+    let second = names().into_iter().find(|name| *name != first).unwrap();
+    assert_eq!((recall(&foreign, 1), recall(&scratch.shared(), 1)), (Recalled::Nothing, Recalled::Nothing));
+    foreign.keep(peer(1), record(960_000), LONG);
+    assert_eq!(window(recall(&foreign, 1)).1, 960_000);
+    let third = names().into_iter().find(|name| ![&first, &second].contains(&name)).unwrap();
+
+    let mut open = client.get_connection().unwrap();
+    let mut get = |name: &str| -> Vec<u8> { redis::cmd("GET").arg(name).query(&mut open).unwrap() };
+    let (ours, of_second, of_foreign) = (get(&first), get(&second), get(&third));
+    let plain = record(720_000).encode().to_vec();
+    let mut flipped = ours.clone();
+    flipped[30] ^= 1;
+    let mut open = client.get_connection().unwrap();
+    let mut set = |bytes: &[u8]| redis::cmd("SET").arg(&first).arg(bytes).exec(&mut open).unwrap();
+    for (what, forged) in [
+        ("a flipped byte", flipped),
+        ("the record of another peer", of_second),
+        ("the record of a foreign site", of_foreign),
+        ("a record that is not sealed", plain),
+        ("a cut record", ours[..20].to_vec()),
+    ] {
+        set(&forged);
+        assert_eq!(recall(&one, 1), Recalled::Nothing, "{what}");
+    }
+    set(&ours);
+    assert_eq!(window(recall(&one, 1)).1, 480_000, "as it was");
+    assert_eq!((one.notes(), other.notes(), foreign.notes()), (vec![], vec![], vec![]));
+}
+
 /// A certificate of an authority of its own for 127.0.0.1: files `ca.pem`, `cert.pem` and `key.pem`.
 fn certificate(folder: &std::path::Path) {
     let mut of_authority = rcgen::CertificateParams::default();

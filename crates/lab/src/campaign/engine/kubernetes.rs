@@ -3,12 +3,16 @@
 
 use super::{Engine, Submission, literal};
 
+/// What every pod of ours has, so that those with real packets keep away from the others.
+const LABEL: &str = "app.kubernetes.io/name: headstart";
+
 /// The engine.
 pub const ENGINE: Engine = Engine {
     name: "kubernetes",
     what: "the manifest of an Indexed Job (never run)",
     file: "campaign.yaml",
-    submit: &["kubectl", "apply", "-f"],
+    // Each submission is a Job of its own: `apply` would change nothing where one is there, and Jobs cannot be changed.
+    submit: &["kubectl", "create", "-f"],
     text,
 };
 
@@ -21,12 +25,22 @@ fn text(job: &Submission) -> String {
         "          securityContext: { allowPrivilegeEscalation: false, capabilities: { drop: [ALL] } }\n"
     };
     let deadline = job.minutes().map_or_else(String::new, |m| format!("      activeDeadlineSeconds: {}\n", m * 60));
+    // Symmetric: neither comes to a node where another of ours is.
+    let affinity = if job.quiet {
+        format!(
+            "      affinity:\n        podAntiAffinity:\n          requiredDuringSchedulingIgnoredDuringExecution:\n            \
+             - labelSelector: {{ matchLabels: {{ {LABEL} }} }}\n              topologyKey: kubernetes.io/hostname\n"
+        )
+    } else {
+        String::new()
+    };
     let (of, cores) = (job.of, job.cores);
     format!(
         "# Not tested by the project. The claim `headstart` holds the plan and the results, at the same paths.\n\
-         apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: headstart-campaign\nspec:\n  completionMode: Indexed\n  \
-         completions: {of}\n  parallelism: {parallel}\n  backoffLimitPerIndex: 3\n  maxFailedIndexes: {of}\n  template:\n    spec:\n      \
-         restartPolicy: Never\n      terminationGracePeriodSeconds: 10\n{deadline}      containers:\n        - name: work\n          \
+         apiVersion: batch/v1\nkind: Job\nmetadata:\n  generateName: headstart-\nspec:\n  completionMode: Indexed\n  \
+         completions: {of}\n  parallelism: {parallel}\n  backoffLimitPerIndex: 3\n  maxFailedIndexes: {of}\n  template:\n    \
+         metadata:\n      labels: {{ {LABEL} }}\n    spec:\n      restartPolicy: Never\n      \
+         terminationGracePeriodSeconds: 10\n{deadline}{affinity}      containers:\n        - name: work\n          \
          image: {image}\n          command: [{program}]\n          \
          args: [lab, work, --plan, {plan}, --shards, \"{of}\", --jobs, \"{cores}\", --out, {out}]\n          \
          resources: {{ requests: {{ cpu: \"{cores}\" }}, limits: {{ cpu: \"{cores}\" }} }}\n{context}          \

@@ -12,6 +12,9 @@ mod snakemake;
 use super::{Plan, Shard};
 use std::path::PathBuf;
 
+/// The longest time limit, a year: that of a shard of the longest tasks is of no use to a scheduler, and may be more than it can count.
+const MOST_MINUTES: u64 = 365 * 24 * 60;
+
 /// Every engine.
 pub const ALL: &[Engine] = &[slurm::ENGINE, parallel::ENGINE, snakemake::ENGINE, ray::ENGINE, kubernetes::ENGINE];
 
@@ -101,9 +104,9 @@ impl Submission {
         parts.iter().map(part).collect::<Vec<_>>().join(",")
     }
 
-    /// Twice the estimate and five minutes, in whole minutes; none without an estimate.
+    /// Twice the estimate and five minutes, in whole minutes, [`MOST_MINUTES`] at most; none without an estimate.
     fn minutes(&self) -> Option<u64> {
-        self.seconds.map(|seconds| (seconds * 2.0 / 60.0).ceil() as u64 + 5)
+        self.seconds.map(|seconds| ((seconds * 2.0 / 60.0).ceil() as u64).saturating_add(5).min(MOST_MINUTES))
     }
 }
 
@@ -151,6 +154,31 @@ mod tests {
         let quiet = Submission { quiet: true, seconds: None, ..some };
         let text = (ALL[0].text)(&quiet);
         assert!(text.contains("#SBATCH --exclusive\n") && !text.contains("--time"), "{text}");
+    }
+
+    #[test]
+    fn no_estimate_overflows_a_time_limit() {
+        for (seconds, minutes) in [(0.0, 5), (60.0, 7), (1e300, MOST_MINUTES), (f64::INFINITY, MOST_MINUTES)] {
+            let long = Submission { seconds: Some(seconds), ..submission(4, &[]) };
+            assert_eq!(long.minutes(), Some(minutes), "{seconds} s");
+        }
+    }
+
+    #[test]
+    fn real_packets_have_a_node_for_themselves_on_every_engine() {
+        for (engine, exclusive) in [
+            ("slurm", "#SBATCH --exclusive\n"),
+            ("parallel", "--jobs 1 --retries"),
+            ("snakemake", "threads: workflow.cores\n"),
+            ("ray", "resources={\"headstart_quiet\": 1})\ndef work"),
+            ("kubernetes", "topologyKey: kubernetes.io/hostname\n"),
+        ] {
+            let engine = ALL.iter().find(|one| one.name == engine).unwrap();
+            let quiet = Submission { quiet: true, ..submission(4, &[]) };
+            let (simulated, real) = ((engine.text)(&submission(4, &[])), (engine.text)(&quiet));
+            assert!(real.contains(exclusive) && !simulated.contains(exclusive), "{}\n{real}", engine.name);
+        }
+        assert_eq!(ALL.len(), 5);
     }
 
     #[test]
