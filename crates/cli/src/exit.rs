@@ -4,12 +4,13 @@ use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 /// Success.
 pub const OK: u8 = 0;
 /// Failure.
 pub const FAILURE: u8 = 1;
-/// Usage or configuration error (clap's code, too), or an input that cannot be read.
+/// Usage or configuration error (clap's code, too), an input that cannot be read or an output that cannot be written.
 pub const USAGE: u8 = 2;
 /// Partly successful.
 pub const DEGRADED: u8 = 3;
@@ -51,6 +52,12 @@ impl Usage {
     /// A file or folder that was named as input cannot be read: the same kind of error whichever verb reads it.
     pub fn unreadable(path: &Path, why: impl std::fmt::Display) -> Self {
         Self(format!("{}: {why}", path.display()))
+    }
+
+    /// A file or folder that was named as output cannot be made or opened. A disk that fills while it is written is a failure
+    /// ([`FAILURE`]) instead.
+    pub fn unwritable(path: &Path, why: impl std::fmt::Display) -> Self {
+        Self(format!("cannot write {}: {why}", path.display()))
     }
 }
 
@@ -123,6 +130,43 @@ fn of_error(e: &anyhow::Error) -> u8 {
     }
 }
 
+/// The verb of this process with those that lead to it (`lab fleet report`), for hints.
+static VERB: OnceLock<String> = OnceLock::new();
+
+/// Notes the verb that `words` name, right or wrong as the rest of them may be.
+pub fn note_verb(command: &clap::Command, words: &[OsString]) {
+    // The first is the one that the person gave.
+    let _ = VERB.set(verb_path(command, words));
+}
+
+/// Notes that it is `run`, whose arguments were read without those of all other verbs.
+pub fn note_run() {
+    let _ = VERB.set("run".to_owned());
+}
+
+/// The names of verbs that stand in `words`, as deep as `command` knows them.
+fn verb_path(mut command: &clap::Command, words: &[OsString]) -> String {
+    let (mut path, mut words) = (Vec::new(), words.iter().map(|word| word.to_string_lossy()));
+    while let Some(word) = words.next() {
+        if let Some(verb) = command.find_subcommand(&*word) {
+            path.push(verb.get_name());
+            command = verb;
+        } else if !word.starts_with('-') || word == "--" {
+            break;
+        } else if command.get_arguments().any(|option| option.get_action().takes_values() && is_option(option, &word)) {
+            words.next();
+        }
+    }
+    path.join(" ")
+}
+
+/// Whether `word` is this option, with its value in the next word.
+fn is_option(option: &clap::Arg, word: &str) -> bool {
+    let is_long = word.strip_prefix("--").is_some_and(|name| option.get_long() == Some(name));
+    let is_short = |short: char| word.strip_prefix('-') == Some(&short.to_string());
+    is_long || option.get_short().is_some_and(is_short)
+}
+
 /// Writes an error to standard error, as a line or, where JSON was asked for, as one object.
 fn say(error: &str, code: u8) -> u8 {
     if wants_json(std::env::args_os()) {
@@ -146,7 +190,7 @@ pub fn of_arguments(why: &clap::Error) -> ! {
     if !wants_json(std::env::args_os()) {
         let coloured = std::io::stderr().is_terminal() && crate::output::colour();
         let text = if coloured { text.ansi().to_string() } else { text.to_string() };
-        crate::complain!("{}", plain(text).trim_end());
+        crate::complain!("{}", plain(text).replacen("error:", "headstart:", 1).trim_end());
         std::process::exit(why.exit_code());
     }
     let text = plain(text.to_string());
@@ -174,7 +218,13 @@ fn plain(text: String) -> String {
         ("invalid socket address syntax", "must be ADDRESS:PORT, as in 127.0.0.1:8443 or [::1]:8443"),
     ];
     let text = WORDS.iter().fold(text, |text, (jargon, plain)| text.replace(jargon, plain));
-    text.split('\n').map(|line| in_range(line).unwrap_or_else(|| line.to_owned())).collect::<Vec<_>>().join("\n")
+    let mut lines: Vec<_> = text.split('\n').map(|line| in_range(line).unwrap_or_else(|| line.to_owned())).collect();
+    // An unknown option that is passed as a value is an error of its own with nearly every verb.
+    if let Some(at) = lines.iter().position(|line| line.contains("tip:") && line.contains(" as a value, use ")) {
+        let with_blank = lines.get(at + 1).is_some_and(String::is_empty);
+        lines.drain(at..=at + usize::from(with_blank));
+    }
+    lines.join("\n")
 }
 
 /// A line of clap's with a range as Rust writes it, in words: `…: 200 is not in 0..=100`.
@@ -203,11 +253,10 @@ fn hint_beside(error: &str, code: u8) -> Option<String> {
 /// What to do about an error that ends with this code, where the error itself does not say it.
 fn hint(code: u8) -> Option<String> {
     match code {
-        USAGE => {
-            // The verb comes first, before all options.
-            let verb = std::env::args().nth(1).filter(|word| !word.starts_with('-')).unwrap_or_default();
-            Some(format!("`headstart {verb} --help` shows the options and examples").replace("  ", " "))
-        }
+        USAGE => Some(match VERB.get().map(String::as_str).unwrap_or_default() {
+            "" => "`headstart --help` lists the verbs".to_owned(),
+            verb => format!("`headstart {verb} --help` shows the options and examples"),
+        }),
         NOT_PERMITTED => Some("`headstart doctor` shows what this host permits".into()),
         UNREACHABLE => Some("start it first, or check the address".into()),
         NEEDS_RECOVER => Some("`headstart recover` removes what is left".into()),
@@ -246,6 +295,33 @@ mod tests {
         assert_eq!((error["error"].as_str(), error["exit_code"].as_u64()), (Some("no"), Some(2)));
         assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("--help")));
         assert!(object("no", hint(FAILURE), FAILURE)["hint"].is_null());
+    }
+
+    #[test]
+    fn a_hint_names_the_verb_that_was_meant_with_those_before_it() {
+        let path = |line: &str| {
+            let words: Vec<OsString> = line.split_whitespace().map(Into::into).collect();
+            verb_path(&crate::help::command(), &words)
+        };
+        for (line, verb) in [
+            ("nosuch --json", ""),
+            ("relay key", "relay key"),
+            ("-c my.toml measure lte --cqi x", "measure lte"),
+            ("--config=my.toml config show x", "config show"),
+            ("relay nosuch", "relay"),
+            ("run -- relay key", "run"),
+            ("history", "history"),
+        ] {
+            assert_eq!(path(line), verb, "{line}");
+        }
+    }
+
+    #[test]
+    fn passing_an_option_as_a_value_is_no_tip() {
+        let text = "error: x\n\n  tip: to pass '--json' as a value, use '-- --json'\n\nUsage: y";
+        assert_eq!(plain(text.into()), "error: x\n\nUsage: y");
+        let similar = "error: x\n\n  tip: a similar argument exists: '--json'\n\nUsage: y";
+        assert_eq!(plain(similar.into()), similar);
     }
 
     #[test]

@@ -27,6 +27,9 @@ pub struct Args {
     /// Write a JSON summary to FILE.
     #[arg(long, value_name = "FILE")]
     summary: Option<PathBuf>,
+    /// Print the summary as one JSON object on standard error instead of text.
+    #[arg(long, conflicts_with = "summary")]
+    json: bool,
     /// Also time each request until the peer acknowledges it (see `headstart run --help`).
     #[arg(long)]
     request_rtt: bool,
@@ -53,6 +56,7 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
         command: &[],
         quiet: args.quiet,
         summary: args.summary.as_deref(),
+        json: args.json,
         flows: args.flows.as_deref(),
         pcapng: args.pcapng.as_deref(),
         snap: None,

@@ -182,7 +182,7 @@ const ENDING: &str = "\
 Exit codes:
   0    success
   1    failure
-  2    usage or configuration error, or an input cannot be read
+  2    usage or configuration error, unreadable input, unwritable output
   3    partly successful
   4    not permitted
   5    daemon, supervisor or server not reachable
@@ -268,13 +268,17 @@ fn with_examples(command: Command, path: &str) -> Command {
     }
 }
 
+/// The commit that this program was built from, as the build found it.
+pub fn commit() -> Option<String> {
+    Some(env!("HEADSTART_COMMIT")).filter(|commit| *commit != "unknown").map(str::to_owned)
+}
+
 /// What `headstart --version --verbose` prints.
 pub fn version() -> String {
-    let commit = headstart_io::device::commit_of_this_program();
     format!(
         "headstart {}\ncommit: {}\ntarget: {}\nprofile: {}\nfeatures: {}\nlibrary: {}",
         env!("CARGO_PKG_VERSION"),
-        commit.as_deref().unwrap_or("unknown"),
+        env!("HEADSTART_COMMIT"),
         env!("HEADSTART_TARGET"),
         env!("HEADSTART_PROFILE"),
         env!("HEADSTART_FEATURES"),

@@ -52,6 +52,7 @@ pub fn run() -> anyhow::Result<u8> {
         return Ok(exit::OK);
     }
     let mut command = help::whole();
+    exit::note_verb(&command, &words);
     let matches = command.try_get_matches_from_mut([vec!["headstart".into()], words].concat());
     let matches = matches.unwrap_or_else(|why| exit::of_arguments(&why));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|why| exit::of_arguments(&why.format(&mut command)));

@@ -192,6 +192,7 @@ impl Verb {
 pub fn headstart_run() -> ExitCode {
     outlive_limits();
     exit::keep_panics_of_the_database_quiet();
+    exit::note_run();
     supervise::is_part();
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     exit::code(match run::Args::plain(&words) {
@@ -218,6 +219,7 @@ fn run_alone() -> Option<run::Args> {
 /// The arguments of this process; ends it where they are help, the version or wrong.
 fn parsed() -> Cli {
     let mut command = help::command();
+    exit::note_verb(&command, &std::env::args_os().skip(1).collect::<Vec<_>>());
     let matches = command.try_get_matches_from_mut(std::env::args_os()).unwrap_or_else(|why| exit::of_arguments(&why));
     Cli::from_arg_matches(&matches).unwrap_or_else(|why| exit::of_arguments(&why.format(&mut command)))
 }
@@ -250,7 +252,9 @@ pub fn headstart() -> ExitCode {
     outlive_limits();
     exit::keep_panics_of_the_database_quiet();
     let alone = run_alone().map(|args| Cli { config: None, verbose: false, verb: Verb::Run(args) });
-    if alone.is_none() {
+    if alone.is_some() {
+        exit::note_run();
+    } else {
         let words: Vec<OsString> = std::env::args_os().skip(1).collect();
         if help::asks_for_version(&words) {
             say!("{}", help::version());

@@ -80,7 +80,7 @@ pub fn man(args: &Man, command: &clap::Command) -> anyhow::Result<u8> {
         return Ok(exit::OK);
     };
     let what = || format!("cannot write man pages to {}", folder.display());
-    std::fs::create_dir_all(folder).with_context(what)?;
+    std::fs::create_dir_all(folder).map_err(|why| exit::Usage::unwritable(folder, why))?;
     if args.markdown {
         return reference(folder, command);
     }

@@ -49,6 +49,9 @@ pub struct Export {
     /// Name of this host in the signed history [default: the host name].
     #[arg(long, value_name = "NAME", requires = "sign")]
     from: Option<String>,
+    /// Print one JSON object, as without this option.
+    #[arg(long, conflicts_with = "sign")]
+    json: bool,
 }
 
 /// What to import, and which site to trust.

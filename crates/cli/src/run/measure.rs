@@ -9,7 +9,7 @@ mod kernel;
 use super::remains;
 use super::summary::Destination;
 use crate::exit;
-use crate::output::plural;
+use crate::output::{check_writable, plural};
 use anyhow::Context as _;
 use clap::ValueEnum;
 use headstart_core::connect;
@@ -67,6 +67,8 @@ pub struct Wanted<'a> {
     pub quiet: bool,
     /// A file for the summary, as JSON.
     pub summary: Option<&'a Path>,
+    /// The summary goes to standard error instead, as JSON.
+    pub json: bool,
     /// A file for a JSON line for each connection and lookup.
     pub flows: Option<&'a Path>,
     /// A file for a capture.
@@ -195,20 +197,22 @@ struct Outputs {
 
 impl Outputs {
     fn open(args: &Wanted<'_>) -> anyhow::Result<Self> {
-        let lines = args.flows.map(|file| {
-            File::create(file).with_context(|| format!("making {}, for a line for each connection", file.display()))
-        });
-        let capture = args.pcapng.map(|file| {
-            let output: Box<dyn Write> = match file.to_str() {
-                Some("-") => Box::new(std::io::stdout()),
-                _ => Box::new(File::create(file)?),
-            };
-            Capture::begin(output)
-        });
+        let capture_file = args.pcapng.filter(|file| *file != Path::new("-"));
+        let summary = Destination::open(args.summary, args.json)?;
+        // All of them before one is made.
+        args.flows.iter().chain(&capture_file).try_for_each(|file| check_writable(file))?;
+        let create = |file: &Path| File::create(file).map_err(|why| exit::Usage::unwritable(file, why));
+        let lines = args.flows.map(create).transpose()?;
+        let capture = match (args.pcapng, capture_file) {
+            (None, _) => None,
+            (Some(_), None) => Some(Box::new(std::io::stdout()) as Box<dyn Write>),
+            (_, Some(file)) => Some(Box::new(create(file)?) as Box<dyn Write>),
+        };
+        let capture = capture.map(Capture::begin);
         let named = |why| anyhow::Error::from(why).context(format!("writing a capture to {}", args.capture_name()));
         let telemetry = crate::telemetry::open(args.telemetry, args.quiet);
-        let (lines, capture) = (lines.transpose()?, capture.transpose().map_err(named)?);
-        Ok(Self { lines, capture, telemetry, summary: Destination::open(args.summary)? })
+        let capture = capture.transpose().map_err(named)?;
+        Ok(Self { lines, capture, telemetry, summary })
     }
 }
 
@@ -434,6 +438,9 @@ fn report(args: &Wanted<'_>, measured: &mut Measured, took: Instant) -> bool {
             "via": measured.by.name(), "lost": measured.by.lost(), "lookup_ms": median(&measured.lookups), "took_ms": round(took.as_millis_f64()), "looked_out": measured.looked_out, "apps": apps,
         });
         to.write(&summary);
+    }
+    if args.json {
+        return is_whole;
     }
     let lookups = match median(&measured.lookups) {
         Some(median) => format!("{} (median {median} ms)", plural(measured.lookups.len() as u64, "lookup")),

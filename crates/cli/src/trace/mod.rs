@@ -35,6 +35,9 @@ pub struct Args {
     /// Do not print the measurement summary.
     #[arg(short, long)]
     quiet: bool,
+    /// Print the measurement summary as one JSON object on standard error instead of text.
+    #[arg(long)]
+    json: bool,
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -77,6 +80,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         command: &args.command,
         quiet: args.quiet,
         summary: None,
+        json: args.json,
         flows: None,
         pcapng: None,
         snap: args.snap,
@@ -98,7 +102,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         return Err(Usage("--write -: only pcapng can go to standard output, which the program uses too".into()).into());
     }
     // Before the program runs: what cannot be written should not cost a run.
-    let mut out = File::create(&file).with_context(|| format!("making {}", file.display()))?;
+    let mut out = File::create(&file).map_err(|why| Usage::unwritable(&file, why))?;
     let mut lines = File::from(memfd_create(c"headstart-trace", MemfdFlags::CLOEXEC)?);
     let path = format!("/proc/self/fd/{}", lines.as_raw_fd());
     let began = wall();

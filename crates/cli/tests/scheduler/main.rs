@@ -9,4 +9,6 @@ mod others;
 mod python;
 mod questions;
 mod scene;
+#[path = "../verbs/schema.rs"]
+mod schema;
 mod slurm;

@@ -39,7 +39,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let folders = super::folders(&args.results)?;
     let claims = Claims::built_in()?;
     not_of_others(&args.out)?;
-    report::prepare(&args.out)?;
+    crate::lab::prepare(&args.out)?;
     let (mut tables, mut pooled) = (Tables::new(&args.out)?, Pooled::default());
     let account = collect(&plan, &folders, |counted| {
         pooled.add(&counted);

@@ -6,7 +6,7 @@
 use super::super::child;
 use super::super::progress::Line;
 use super::super::run::watched;
-use crate::exit;
+use crate::{exit, output};
 use anyhow::Context as _;
 use headstart_io::clock::Clock;
 use headstart_io::sys::signal;
@@ -53,6 +53,8 @@ pub struct Args {
     /// Simulated tasks at once [default: all processors].
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
+    #[command(flatten)]
+    format: output::Format,
 }
 
 /// What came of a task.
@@ -98,7 +100,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         task.check_build(&builds)
             .map_err(|why| exit::Usage(format!("{}: {}", args.plan.display(), exit::told(&why))))?;
     }
-    headstart_lab::report::prepare(&args.out)?;
+    crate::lab::prepare(&args.out)?;
     let results = Results::at(&args.out);
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let worker = format!("{host}-{}-{}", std::process::id(), unique());
@@ -117,7 +119,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         simulating: AtomicUsize::new(jobs),
     });
     let told = begin(&shop, jobs)?;
-    Ok(attend(&shop, &told, jobs, tasks.len() - already, already))
+    Ok(attend(&shop, &told, (jobs, args.format), tasks.len() - already, already))
 }
 
 /// Which tasks of a plan of `tasks`.
@@ -202,7 +204,13 @@ fn begin(shop: &Arc<Shop>, jobs: usize) -> anyhow::Result<Receiver<Event>> {
 }
 
 /// Waits for the threads, says how far they are, and ends with what came of it.
-fn attend(shop: &Shop, told: &Receiver<Event>, jobs: usize, all: usize, already: usize) -> u8 {
+fn attend(
+    shop: &Shop,
+    told: &Receiver<Event>,
+    (jobs, format): (usize, output::Format),
+    all: usize,
+    already: usize,
+) -> u8 {
     let progress = Line::begin();
     let (clock, mut until) = (Clock::new(), None);
     let (mut idle, mut done, mut invalid, mut another) = (0, 0, 0, 0);
@@ -236,6 +244,13 @@ fn attend(shop: &Shop, told: &Receiver<Event>, jobs: usize, all: usize, already:
     progress.end();
     let given_back = all - done - another - failed.len();
     failed.iter().for_each(|why| crate::complain!("failed: {why}"));
+    if format.json {
+        let told = serde_json::json!({
+            "done": done, "already_done": already, "invalid": invalid, "failed": failed, "done_by_another_worker": another,
+            "given_back": given_back,
+        });
+        output::document(1, told);
+    }
     let counts = [
         (invalid, "invalid"),
         (failed.len(), "failed"),
@@ -243,7 +258,9 @@ fn attend(shop: &Shop, told: &Receiver<Event>, jobs: usize, all: usize, already:
         (given_back, "given back"),
     ];
     let more = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!(", {n} {what}")).collect::<String>();
-    crate::complain!("{done} done, {already} already done{more}");
+    if !format.json {
+        crate::complain!("{done} done, {already} already done{more}");
+    }
     if given_back > 0 {
         // What threads still write is of tasks that are given back; nothing of it stays.
         shop.results.abandon(&shop.worker);

@@ -46,7 +46,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let asked = asked(&args.asked)?;
     // Before hours of work whose ledger could not be stored.
     let documents = args.docs.as_deref().map(of_checkout).transpose()?;
-    documents.iter().chain([&args.out]).try_for_each(|folder| report::prepare(folder))?;
+    documents.iter().chain([&args.out]).try_for_each(|folder| crate::lab::prepare(folder))?;
     let (mut outcomes, mut failed) = (Vec::new(), Vec::new());
     let kept = |entry: &Entry| kept(&args.out.join(entry.name), &asked).filter(|_| !args.again);
     let before = |entry: &Entry| super::report::read(&args.out.join(entry.name)).ok();
