@@ -23,7 +23,7 @@ struct Runs {
     took: Vec<f64>,
 }
 
-/// What is known of every arm in every condition.
+/// Runs of every arm in every condition.
 type State = BTreeMap<(String, String), Runs>;
 
 /// The moving picture.
