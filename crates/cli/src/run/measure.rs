@@ -36,7 +36,7 @@ use std::process::{Child, Command};
 use std::rc::Rc;
 
 /// Version of the summary's format.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// How long the last words of a program that has ended may stand still on their way.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The same for programs that continue when the forwarder stops.
@@ -281,7 +281,7 @@ struct App {
     quic: Vec<f64>,
     up: u64,
     down: u64,
-    sent_again: f64,
+    retransmissions: f64,
     connect: Vec<f64>,
     rtt: Vec<f64>,
 }
@@ -383,7 +383,7 @@ impl App {
         self.accelerated += u64::from(flow.accelerated.is_some());
         self.up += flow.up.bytes;
         self.down += flow.down.bytes;
-        self.sent_again += read("sent_again").unwrap_or(0.0);
+        self.retransmissions += read("retransmissions").unwrap_or(0.0);
         self.connect.extend(read("connect_ms"));
         self.rtt.extend(read("rtt_ms"));
     }
@@ -474,7 +474,7 @@ impl App {
         json!({
             "udp_flows": self.udp_flows, "quic_flows": self.quic_flows, "quic_handshake_ms": median(&self.quic),
             "connections": self.connections, "failed": self.failed, "accelerated": self.accelerated, "up_bytes": self.up, "down_bytes": self.down,
-            "connect_ms": median(&self.connect), "rtt_ms": median(&self.rtt), "sent_again": self.sent_again,
+            "connect_ms": median(&self.connect), "rtt_ms": median(&self.rtt), "retransmissions": self.retransmissions,
         })
     }
 }
@@ -502,7 +502,7 @@ impl std::fmt::Display for App {
         if let Some(rtt) = median(&self.rtt) {
             write!(f, ", round trip {rtt} ms")?;
         }
-        write!(f, ", {} bytes up, {} down, {} segments retransmitted", self.up, self.down, self.sent_again)
+        write!(f, ", {} bytes up, {} down, {} segments retransmitted", self.up, self.down, self.retransmissions)
     }
 }
 
@@ -559,7 +559,7 @@ mod tests {
             delivered: Default::default(),
             facts: None,
             requests: Default::default(),
-            sent_again_here: 0,
+            local_retransmissions: 0,
             told: None,
             end: End::Refused,
             ended: Some(Instant::from_millis(9)),

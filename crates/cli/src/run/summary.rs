@@ -15,7 +15,7 @@ fn ms(d: Duration) -> f64 {
 }
 
 /// Version of the summary's format.
-const SUMMARY_VERSION: u32 = 1;
+const SUMMARY_VERSION: u32 = 2;
 
 /// The file that a summary goes to. A pipe is opened before the program runs and before signals are kept for it: one that nothing
 /// reads from is waited for, which may be interrupted. Any other file is written only where there is a summary.
@@ -92,11 +92,11 @@ pub fn json(summary: &Summary) -> serde_json::Value {
     serde_json::json!({
         "version": SUMMARY_VERSION,
         "processes": summary.processes,
-        "connects_heard": summary.connects_heard,
+        "connect_calls": summary.connects_heard,
         "resolved": resolved,
         "unresolved": unresolved,
-        "asked": asked,
-        "not_waited_for": not_waited_for,
+        "program_queries": asked,
+        "answered_without_other_family": not_waited_for,
         "cache_hits": cache_hits,
         "cache_misses": cache_misses,
         "queries": queries,
@@ -106,13 +106,13 @@ pub fn json(summary: &Summary) -> serde_json::Value {
         "handed_over_in_progress": handed_over_in_progress,
         "failed": failed,
         "unused": unused,
-        "at_once": at_once,
+        "handed_over_without_wait": at_once,
         "queries_ahead": queries_ahead,
         "spares": spares,
         "spares_taken": spares_taken,
         "optimistic": optimistic,
-        "missed": missed,
-        "passed": passed,
+        "spare_misses": missed,
+        "not_handled": passed,
         "lookup_wait_ms": ms(*lookup_wait),
         "connect_wait_ms": ms(*connect_wait),
         "handshakes_ms": ms(*handshakes),
