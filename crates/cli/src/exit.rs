@@ -6,6 +6,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
+/// A code, what it means in the help, what it means in the reference, and what to do.
+type Code = (u8, &'static str, &'static str, &'static str);
+
 /// Success.
 pub const OK: u8 = 0;
 /// Failure.
@@ -26,6 +29,51 @@ pub const INVALID: u8 = 7;
 pub const CANNOT_RUN: u8 = 126;
 /// Command not found; as env(1).
 pub const NOT_FOUND: u8 = 127;
+
+/// All of them, for the help and docs/reference/exit-codes.md.
+pub const CODES: [Code; 10] = [
+    (OK, "success", "success", ""),
+    (FAILURE, "failure", "failure", "read the message"),
+    (
+        USAGE,
+        "usage or configuration error, unreadable input, unwritable output",
+        "usage or configuration error, an input that cannot be read or an output that cannot be written",
+        "`headstart VERB --help`, `headstart config check`",
+    ),
+    (
+        DEGRADED,
+        "partly successful",
+        "partly successful: `status`, `doctor` or `plan` found problems, changes were left alone, `get` received part of a file, \
+         tasks remain (`lab status`)",
+        "read what was printed",
+    ),
+    (
+        NOT_PERMITTED,
+        "not permitted",
+        "not permitted by the kernel or the host",
+        "the message names the command that grants it; `headstart doctor`",
+    ),
+    (
+        UNREACHABLE,
+        "daemon, supervisor or server not reachable",
+        "the daemon, supervisor or server is not reachable",
+        "start it; supervisors start with `headstart run`",
+    ),
+    (
+        NEEDS_RECOVER,
+        "a killed daemon left changes: run `headstart recover`",
+        "a killed daemon left changes behind, or some could not be undone",
+        "`headstart recover`",
+    ),
+    (
+        INVALID,
+        "invalid measurement: the machine was too busy",
+        "invalid measurement: the machine was too busy",
+        "repeat it on an idle machine",
+    ),
+    (CANNOT_RUN, "the command cannot be executed", "the command cannot be executed (as env(1))", ""),
+    (NOT_FOUND, "command not found", "command not found (as env(1))", ""),
+];
 
 /// A store that is damaged makes the database library panic; `io::store` catches that and says what it means. So these panics
 /// are not printed; all others are, as before. To be called once, first of all.
@@ -92,7 +140,7 @@ impl std::error::Error for Coded {}
 
 /// An error and what caused it in one line. What a cause says is left out where the error before it has said so: errors of
 /// libraries and of our own floors name their cause, some as text, some as source, some as both.
-pub fn told(error: &anyhow::Error) -> String {
+pub fn one_line(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
         if text.is_empty() {
@@ -116,7 +164,7 @@ pub fn number(result: anyhow::Result<u8>) -> u8 {
             Some(why) => say(&format!("standard output: {why}"), FAILURE),
             None => code,
         },
-        Err(e) => say(&told(&e), of_error(&e)),
+        Err(e) => say(&one_line(&e), of_error(&e)),
     }
 }
 
@@ -369,9 +417,9 @@ mod tests {
     fn a_cause_is_told_once() {
         let gone = || std::io::Error::from_raw_os_error(2);
         let error = anyhow::Error::from(gone()).context(format!("reading page: {}", gone())).context("replaying");
-        assert_eq!(told(&error), "replaying: reading page: No such file or directory (os error 2)");
+        assert_eq!(one_line(&error), "replaying: reading page: No such file or directory (os error 2)");
         let plain = Err::<(), _>(gone()).context("reading page").unwrap_err();
-        assert_eq!(told(&plain), "reading page: No such file or directory (os error 2)");
-        assert_eq!(told(&anyhow::anyhow!("alone")), "alone");
+        assert_eq!(one_line(&plain), "reading page: No such file or directory (os error 2)");
+        assert_eq!(one_line(&anyhow::anyhow!("alone")), "alone");
     }
 }

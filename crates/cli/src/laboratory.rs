@@ -67,7 +67,9 @@ pub fn run() -> anyhow::Result<u8> {
         Verb::Man(args) => manual::man(&args, &help::whole()),
         Verb::Probe(args) => probe::run(&args),
     };
-    result.map_err(|why| if is_refused(&why) { exit::Coded(exit::NOT_PERMITTED, exit::told(&why)).into() } else { why })
+    result.map_err(
+        |why| if is_refused(&why) { exit::Coded(exit::NOT_PERMITTED, exit::one_line(&why)).into() } else { why },
+    )
 }
 
 /// Whether the kernel or the host does not permit what the lab wanted.

@@ -210,6 +210,7 @@ fn run_alone() -> Option<run::Args> {
     if verb != "run" {
         return None;
     }
+    exit::note_run();
     run::Args::plain(rest).or_else(|| {
         let command = run::Args::augment_args(clap::Command::new("run"));
         run::Args::from_arg_matches(&command.try_get_matches_from(&words).ok()?).ok()
@@ -218,7 +219,7 @@ fn run_alone() -> Option<run::Args> {
 
 /// The arguments of this process; ends it where they are help, the version or wrong.
 fn parsed() -> Cli {
-    let mut command = help::command();
+    let mut command = help::command_at(output::width());
     exit::note_verb(&command, &std::env::args_os().skip(1).collect::<Vec<_>>());
     let matches = command.try_get_matches_from_mut(std::env::args_os()).unwrap_or_else(|why| exit::of_arguments(&why));
     Cli::from_arg_matches(&matches).unwrap_or_else(|why| exit::of_arguments(&why.format(&mut command)))
@@ -252,9 +253,7 @@ pub fn headstart() -> ExitCode {
     outlive_limits();
     exit::keep_panics_of_the_database_quiet();
     let alone = run_alone().map(|args| Cli { config: None, verbose: false, verb: Verb::Run(args) });
-    if alone.is_some() {
-        exit::note_run();
-    } else {
+    if alone.is_none() {
         let words: Vec<OsString> = std::env::args_os().skip(1).collect();
         if help::asks_for_version(&words) {
             say!("{}", help::version());

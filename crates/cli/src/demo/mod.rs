@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         output::document(VERSION, json(&programs, &page, &path));
     } else {
         let rows = terminal.then(headstart_io::terminal_height).flatten();
-        told(&programs, &page, &path, rows).iter().for_each(|line| crate::say!("{line}"));
+        screen_lines(&programs, &page, &path, rows).iter().for_each(|line| crate::say!("{line}"));
     }
     Ok(exit::OK)
 }
@@ -88,7 +88,7 @@ fn written(out: &Path, outcomes: &[&Outcome]) -> anyhow::Result<PathBuf> {
 const LINES: usize = 40;
 
 /// All of it, in at most [`LINES`] of at most 80 columns; `rows` has the terminal, if it goes to one.
-fn told(programs: &Outcome, page: &Outcome, report: &Path, rows: Option<usize>) -> Vec<String> {
+fn screen_lines(programs: &Outcome, page: &Outcome, report: &Path, rows: Option<usize>) -> Vec<String> {
     let mut lines = screen::lines(&lanes(programs));
     if let Some([without, with]) = page_loads(page) {
         lines.push(String::new());
@@ -243,9 +243,9 @@ mod tests {
         let text =
             |line: &str| Some(line.strip_prefix("<text")?.split_once('>')?.1.strip_suffix("</text>")?.to_owned());
         let recorded: Vec<_> = picture.lines().filter_map(text).collect();
-        let told = told(&programs(), &page(), Path::new("headstart-results/demo/report.html"), None);
+        let printed = screen_lines(&programs(), &page(), Path::new("headstart-results/demo/report.html"), None);
         let until_events = |line: &&String| !line.starts_with("Why") && !line.starts_with("\nWhy");
-        for line in told.iter().take_while(until_events).filter(|line| !shape(line).is_empty()) {
+        for line in printed.iter().take_while(until_events).filter(|line| !shape(line).is_empty()) {
             let found = recorded.iter().any(|old| shape(old) == shape(line));
             assert!(found, "docs/demo.svg is stale (cargo xtask screen): it lacks {line:?} ({:?})", shape(line));
         }
@@ -293,7 +293,7 @@ mod tests {
     fn all_of_it_fits_on_one_screen_and_says_what_was_measured() {
         let mut programs = programs();
         let screen = |programs: &Outcome| {
-            told(programs, &page(), Path::new("headstart-results/demo/report.html"), None).join("\n")
+            screen_lines(programs, &page(), Path::new("headstart-results/demo/report.html"), None).join("\n")
         };
         let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let calm = words(&screen(&programs));
@@ -317,7 +317,7 @@ mod tests {
         ] {
             assert!(busy.contains(expected), "{expected}\n{text}");
         }
-        let low = told(&programs, &page(), Path::new("r"), Some(39)).join("\n");
+        let low = screen_lines(&programs, &page(), Path::new("r"), Some(39)).join("\n");
         assert!(!low.contains("explain") && low.contains("Price:") && low.lines().count() < 32, "{low}");
         let long: Vec<_> = text.lines().filter(|line| line.chars().count() > 80).collect();
         assert!(long.is_empty(), "{long:?}");

@@ -110,7 +110,7 @@ fn program(text: &str) -> Result<String, &'static str> {
 }
 
 impl Which {
-    /// An empty name selects nothing; a script with an unset variable would believe that its history is gone.
+    /// An empty name selects nothing; for a script with an unset variable, the history would seem to be gone.
     fn check(&self) -> Result<(), exit::Usage> {
         for (flag, value) in [("--app", &self.app), ("--host", &self.host)] {
             if value.as_deref() == Some("") {
@@ -199,8 +199,8 @@ fn store() -> anyhow::Result<Store> {
 fn folder() -> anyhow::Result<PathBuf> {
     let Some(folder) = store::folder(|name| std::env::var_os(name)) else {
         anyhow::bail!(
-            "there is no history: no supervisor is running for this user, and nothing is stored on disk because \
-             HEADSTART_HISTORY is `off` or neither XDG_STATE_HOME nor HOME is an absolute path"
+            "no history: no supervisor of this user is running, and none is stored, because HEADSTART_HISTORY is `off`, or neither \
+             XDG_STATE_HOME nor HOME is an absolute path"
         );
     };
     Ok(folder)

@@ -117,10 +117,7 @@ pub fn watched(entry: &experiment::Entry, cx: Context) -> anyhow::Result<Outcome
     let took = clock.now() - started;
     let mut outcome = outcome?;
     outcome.extent = Some(Extent::of(&cx, pages, took));
-    let device = DeviceState {
-        commit: crate::help::commit(),
-        ..DeviceState::over(root, began, earlier, before, Snapshot::take(root))
-    };
+    let device = crate::help::with_commit(DeviceState::over(root, began, earlier, before, Snapshot::take(root)));
     if cx.speeds.in_namespaces() {
         for doubt in device.doubts() {
             outcome.invalidate(doubt);

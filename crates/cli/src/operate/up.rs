@@ -135,7 +135,7 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
 fn in_kernel(args: &Args) -> Result<bool, Usage> {
     let is_captured = args.capture_default || !args.capture.is_empty();
     let needs_forwarder = match (args.capture.is_empty(), args.accelerate) {
-        (false, _) => Some("--capture leads networks through the forwarder"),
+        (false, _) => Some("--capture needs the forwarder"),
         (true, true) => Some("--accelerate needs the forwarder"),
         (true, false) => None,
     };

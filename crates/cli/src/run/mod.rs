@@ -284,8 +284,8 @@ fn race_of(args: &Args) -> anyhow::Result<Option<&'static race::Entry>> {
     Ok(Some(entry))
 }
 
-/// Whether this run wants a supervisor of its own: it says so, or it wants what the user's supervisor does not do. That
-/// keeps what it learns, which a run without a history does not want.
+/// Whether this run needs a supervisor of its own: on request, with settings other than the usual ones, or without a history, which
+/// the user's supervisor has.
 fn is_private(args: &Args, settings: &Settings) -> bool {
     let is = |name, value: &str| std::env::var_os(name).is_some_and(|v| v == value);
     let asked = args.private || is("HEADSTART", "private") || is("HEADSTART_HISTORY", "off");

@@ -45,6 +45,16 @@ fn with_json_an_error_is_one_object_on_standard_error() {
     let output = headstart(&["get", "https://localhost/", "--json", "--time", "2"]).output().unwrap();
     let object: serde_json::Value = serde_json::from_slice(&output.stderr).unwrap();
     assert_eq!(object["hint"], "a similar argument exists: '--times'", "{object}");
+    for (words, hint) in [
+        (&["nosuch", "--json"][..], "`headstart --help` lists the verbs"),
+        (&["relay", "key", "--json"], "`headstart relay key --help` shows the options and examples"),
+        (&["lab", "fleet", "report", "--json"], "`headstart lab fleet report --help` shows the options and examples"),
+        (&["run", "--json", "--summary", "x", "--", "true"], "`headstart run --help` shows the options and examples"),
+    ] {
+        let output = headstart(words).output().unwrap();
+        let object: serde_json::Value = serde_json::from_slice(&output.stderr).unwrap();
+        assert_eq!(object["hint"], hint, "{words:?}: {object}");
+    }
     let help = headstart(&["status", "--json", "--help"]).output().unwrap();
     assert!(help.status.success() && help.stdout.starts_with(b"Show the daemon"), "{help:?}");
 }
@@ -62,7 +72,7 @@ fn a_file_that_is_no_history_is_a_usage_error() {
 #[test]
 fn wrong_words_are_usage_errors_that_name_the_way_out() {
     for (words, says) in [
-        (&["serve", ".", "--store", "foo://x"][..], "unknown store \"foo://x\""),
+        (&["serve", ".", "--store", "foo://x"][..], "unknown store `foo://x`"),
         (&["serve", ".", "--store", "bar"], "./bar"),
         (&["serve", ".", "--grace", "-1"], "invalid value '-1' for '--grace"),
         (&["serve", ".", "--start", "soon"], "unknown start rule `soon`"),

@@ -316,7 +316,7 @@ fn entries(root: &Path, dir: &str, prefix: &str) -> Vec<String> {
 
 /// UTC, to the second. Days to dates by Howard Hinnant's `civil_from_days` (public domain), which counts from the first
 /// of March so that the leap day comes last.
-fn iso8601(time: SystemTime) -> String {
+pub fn iso8601(time: SystemTime) -> String {
     let seconds = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let shifted = days + 719_468;

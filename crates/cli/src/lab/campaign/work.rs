@@ -98,7 +98,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let builds = super::builds()?;
     for task in &tasks {
         task.check_build(&builds)
-            .map_err(|why| exit::Usage(format!("{}: {}", args.plan.display(), exit::told(&why))))?;
+            .map_err(|why| exit::Usage(format!("{}: {}", args.plan.display(), exit::one_line(&why))))?;
     }
     crate::lab::prepare(&args.out)?;
     let results = Results::at(&args.out);
@@ -244,29 +244,29 @@ fn attend(
     progress.end();
     let given_back = all - done - another - failed.len();
     failed.iter().for_each(|why| crate::complain!("failed: {why}"));
-    if format.json {
-        let told = serde_json::json!({
-            "done": done, "already_done": already, "invalid": invalid, "failed": failed, "done_by_another_worker": another,
-            "given_back": given_back,
-        });
-        output::document(1, told);
-    }
-    let counts = [
-        (invalid, "invalid"),
-        (failed.len(), "failed"),
-        (another, "done by another worker"),
-        (given_back, "given back"),
-    ];
-    let more = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!(", {n} {what}")).collect::<String>();
-    if !format.json {
-        crate::complain!("{done} done, {already} already done{more}");
-    }
+    let counts = serde_json::json!({
+        "done": done, "already_done": already, "invalid": invalid, "failed": failed, "done_by_another_worker": another,
+        "given_back": given_back,
+    });
+    print(format, counts);
     if given_back > 0 {
         // What threads still write is of tasks that are given back; nothing of it stays.
         shop.results.abandon(&shop.worker);
         crate::complain!("headstart: interrupted; run the same command again to continue");
     }
     if failed.is_empty() && given_back == 0 { exit::OK } else { exit::FAILURE }
+}
+
+/// Says how many tasks came to what.
+fn print(format: output::Format, counts: serde_json::Value) {
+    if format.json {
+        return output::document(1, counts);
+    }
+    let count = |name: &str| counts[name].as_array().map_or_else(|| counts[name].clone(), |list| list.len().into());
+    let more =
+        ["invalid", "failed", "done_by_another_worker", "given_back"].into_iter().filter(|name| count(name) != 0);
+    let more: String = more.map(|name| format!(", {} {}", count(name), name.replace('_', " "))).collect();
+    crate::complain!("{} done, {} already done{more}", counts["done"], counts["already_done"]);
 }
 
 /// Told whether to stop.
@@ -366,7 +366,7 @@ fn attempt(shop: &Shop, task: &Task, once: impl Fn(&Part) -> anyhow::Result<Opti
                 return Came::GivenBack;
             }
             Err(why) => {
-                let why = exit::told(&why);
+                let why = exit::one_line(&why);
                 // Where even the reason cannot be noted, it is still said.
                 let _ = shop.results.fail(part, &why);
                 return Came::Failed(why);
@@ -385,7 +385,7 @@ fn failed(shop: &Shop, task: &Task, why: &anyhow::Error) -> Came {
     if matches!(shop.results.look(&task.id), Look::Done(_)) {
         return Came::Another;
     }
-    let why = exit::told(why);
+    let why = exit::one_line(why);
     // Where even the reason cannot be noted, it is still said.
     let _ = shop.results.note(&task.id, &why);
     Came::Failed(why)

@@ -68,7 +68,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
             Ok(outcome) => outcomes.push(outcome),
             Err(why) if why.is::<exit::Coded>() => return Err(why),
             Err(why) => {
-                crate::complain!("headstart: {}: {}; continuing with the others", entry.name, exit::told(&why));
+                crate::complain!("headstart: {}: {}; continuing with the others", entry.name, exit::one_line(&why));
                 failed.push(entry.name);
             }
         }
@@ -126,7 +126,7 @@ fn asked(args: &Asked) -> anyhow::Result<String> {
     .to_string())
 }
 
-/// The result that is there already, if it is one of this program and what was asked for, and may be believed.
+/// The result that is there already, if it is valid, and of this program and what was asked for.
 fn kept(folder: &Path, asked: &str) -> Option<Outcome> {
     let same = fs::read_to_string(folder.join(ASKED)).is_ok_and(|before| before == asked);
     super::report::read(folder).ok().filter(|outcome| same && outcome.valid)
