@@ -47,7 +47,53 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rustc-env=HEADSTART_TARGET={target}");
     println!("cargo::rustc-env=HEADSTART_PROFILE={}", env::var("PROFILE")?);
     println!("cargo::rustc-env=HEADSTART_FEATURES={}", features());
+    println!("cargo::rustc-env=HEADSTART_COMMIT={}", commit(&root));
+    println!("cargo::rustc-env=HEADSTART_TIME={}", time(&root));
     Ok(())
+}
+
+/// The commit that is built: what `HEADSTART_COMMIT` says (packages set it, so that each build is the same), else what is checked
+/// out, with `-dirty` if sources are not as in it, else `unknown`. A repository around this one is never taken for it.
+fn commit(root: &Path) -> String {
+    println!("cargo::rerun-if-env-changed=HEADSTART_COMMIT");
+    if let Some(commit) = env::var("HEADSTART_COMMIT").ok().filter(|commit| !commit.is_empty()) {
+        return commit;
+    }
+    let git = |words: &[&str]| git(root, words);
+    let Some(head) = git(&["rev-parse", "HEAD"]) else { return "unknown".to_owned() };
+    // A debug build names the commit of the last change of its sources: what is committed since has the same ones, and a commit
+    // should not cost everybody who works here a build.
+    let branch = git(&["symbolic-ref", "--quiet", "HEAD"]);
+    let refs = ["HEAD", "packed-refs"].into_iter().chain(branch.as_deref());
+    for name in refs.filter(|_| env::var("PROFILE").is_ok_and(|profile| profile == "release")) {
+        let file = git(&["rev-parse", "--git-path", name]).map(|path| root.join(path));
+        // To cargo, a file that is not there has always just changed.
+        if let Some(file) = file.filter(|file| file.exists()) {
+            println!("cargo::rerun-if-changed={}", file.display());
+        }
+    }
+    // The sources of this package and of those below it: where they change, it is compiled anew in any case.
+    for floor in ["cli", "core", "io", "lab", "link", "quic", "realtime"] {
+        println!("cargo::rerun-if-changed={}", root.join("crates").join(floor).join("src").display());
+    }
+    let is_dirty = git(&["status", "--porcelain", "--untracked-files=no", "--", "crates", "Cargo.toml", "Cargo.lock"])
+        .is_none_or(|changes| !changes.is_empty());
+    if is_dirty { format!("{head}-dirty") } else { head }
+}
+
+/// When that was, in seconds since 1970: what `SOURCE_DATE_EPOCH` says, else the time of the commit, else nothing.
+fn time(root: &Path) -> String {
+    println!("cargo::rerun-if-env-changed=SOURCE_DATE_EPOCH");
+    env::var("SOURCE_DATE_EPOCH").ok().or_else(|| git(root, &["log", "-1", "--format=%ct"])).unwrap_or_default()
+}
+
+/// What git says of the repository whose top `root` is.
+fn git(root: &Path, words: &[&str]) -> Option<String> {
+    let say = |words: &[&str]| {
+        let output = Command::new("git").arg("-C").arg(root).args(words).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    say(&["rev-parse", "--show-prefix"]).filter(String::is_empty).and_then(|_| say(words))
 }
 
 /// Those flags of the compiler that leave the folders of this machine out of what it writes.

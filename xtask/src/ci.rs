@@ -24,6 +24,7 @@ fn parts(arguments: &[String]) -> Vec<(&'static str, String, Part)> {
         command("documentation", doc),
         ("tidy", "cargo xtask tidy".into(), Part::Chore(crate::tidy::run, Vec::new())),
         ("claims", "cargo xtask claims".into(), Part::Chore(crate::claims::run, Vec::new())),
+        ("docs", "cargo xtask docs".into(), Part::Chore(crate::docs::run, vec![crate::docs::FOUND.to_owned()])),
         ("test", test_line.join(" "), Part::Chore(crate::test::run, arguments.to_vec())),
     ]
 }

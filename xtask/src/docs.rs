@@ -32,31 +32,41 @@ const AT_THE_ROOT: &[(&str, &str)] = &[
 const BOOK: &str = "[book]\ntitle = \"headstart\"\nlanguage = \"en\"\n\n[build]\nbuild-dir = \"../book\"\n\n\
     [output.html]\nno-section-label = true\n";
 
+/// The flag that does without the book where mdBook is not installed; pages and links are checked all the same.
+pub const FOUND: &str = "--found";
+
 /// Runs the chore.
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
-    crate::only_flags(arguments, &[])?;
+    crate::only_flags(arguments, &[FOUND])?;
     let (tree, root) = (Tree::of_workspace()?, workspace_root()?);
     crate::violation::report("docs", &crate::tidy::links(&tree))?;
     let source = root.join("target/book-source");
     let pages = pages(&tree)?;
     write(&source, &pages).map_err(|e| Failure::Failed(format!("{} cannot be written: {e}", source.display())))?;
+    if installed(&root).is_none() && arguments.iter().any(|flag| flag == FOUND) {
+        println!("docs: skipped: mdBook is not installed; `cargo xtask docs` installs it");
+        return Ok(());
+    }
     let mdbook = mdbook(&root)?;
     Step::command(&mdbook.to_string_lossy(), &["build", &source.to_string_lossy()]).run()?;
     println!("docs: {} pages in {}", pages.len() - 1, root.join("target/book/index.html").display());
     Ok(())
 }
 
-/// mdBook from the search path, or from `target/tools`, where it is installed the first time.
-fn mdbook(root: &Path) -> Result<PathBuf, Failure> {
+/// mdBook on the search path, or in `target/tools`.
+fn installed(root: &Path) -> Option<PathBuf> {
     let paths = std::env::var_os("PATH").unwrap_or_default();
-    let tools = root.join("target/tools");
-    let ours = tools.join("bin/mdbook");
-    let found = std::env::split_paths(&paths).map(|folder| folder.join("mdbook")).find(|file| file.is_file());
-    match found {
+    let folders = std::env::split_paths(&paths).chain([root.join("target/tools/bin")]);
+    folders.map(|folder| folder.join("mdbook")).find(|file| file.is_file())
+}
+
+/// mdBook, which is installed into `target/tools` the first time.
+fn mdbook(root: &Path) -> Result<PathBuf, Failure> {
+    match installed(root) {
         Some(found) => Ok(found),
-        None if ours.is_file() => Ok(ours),
         None => {
-            let tools = tools.to_string_lossy();
+            let tools = root.join("target/tools");
+            let at = tools.to_string_lossy();
             Step::cargo(&[
                 "install",
                 "mdbook@^0.4",
@@ -65,10 +75,10 @@ fn mdbook(root: &Path) -> Result<PathBuf, Failure> {
                 "--features",
                 "search",
                 "--root",
-                &tools,
+                &at,
             ])
             .run()?;
-            Ok(ours)
+            Ok(tools.join("bin/mdbook"))
         }
     }
 }

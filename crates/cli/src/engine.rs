@@ -13,6 +13,11 @@ pub struct Args {
 
 /// Serves until the app has enough; the exit code.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
+    if args.socket.trim_start_matches('@').is_empty() {
+        return Err(
+            exit::Usage("--socket: must be the path of a Unix socket, or @NAME (got an empty name)".into()).into()
+        );
+    }
     match engine::serve(&args.socket) {
         Ok(()) => Ok(exit::OK),
         Err(why @ EngineError::Unreachable(..)) => {

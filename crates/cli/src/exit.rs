@@ -4,12 +4,16 @@ use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::OnceLock;
+
+/// A code, what it means in the help, what it means in the reference, and what to do.
+type Code = (u8, &'static str, &'static str, &'static str);
 
 /// Success.
 pub const OK: u8 = 0;
 /// Failure.
 pub const FAILURE: u8 = 1;
-/// Usage or configuration error (clap's code, too), or an input that cannot be read.
+/// Usage or configuration error (clap's code, too), an input that cannot be read or an output that cannot be written.
 pub const USAGE: u8 = 2;
 /// Partly successful.
 pub const DEGRADED: u8 = 3;
@@ -25,6 +29,51 @@ pub const INVALID: u8 = 7;
 pub const CANNOT_RUN: u8 = 126;
 /// Command not found; as env(1).
 pub const NOT_FOUND: u8 = 127;
+
+/// All of them, for the help and docs/reference/exit-codes.md.
+pub const CODES: [Code; 10] = [
+    (OK, "success", "success", ""),
+    (FAILURE, "failure", "failure", "read the message"),
+    (
+        USAGE,
+        "usage or configuration error, unreadable input, unwritable output",
+        "usage or configuration error, an input that cannot be read or an output that cannot be written",
+        "`headstart VERB --help`, `headstart config check`",
+    ),
+    (
+        DEGRADED,
+        "partly successful",
+        "partly successful: `status`, `doctor` or `plan` found problems, changes were left alone, `get` received part of a file, \
+         tasks remain (`lab status`)",
+        "read what was printed",
+    ),
+    (
+        NOT_PERMITTED,
+        "not permitted",
+        "not permitted by the kernel or the host",
+        "the message names the command that grants it; `headstart doctor`",
+    ),
+    (
+        UNREACHABLE,
+        "daemon, supervisor or server not reachable",
+        "the daemon, supervisor or server is not reachable",
+        "start it; supervisors start with `headstart run`",
+    ),
+    (
+        NEEDS_RECOVER,
+        "a killed daemon left changes: run `headstart recover`",
+        "a killed daemon left changes behind, or some could not be undone",
+        "`headstart recover`",
+    ),
+    (
+        INVALID,
+        "invalid measurement: the machine was too busy",
+        "invalid measurement: the machine was too busy",
+        "repeat it on an idle machine",
+    ),
+    (CANNOT_RUN, "the command cannot be executed", "the command cannot be executed (as env(1))", ""),
+    (NOT_FOUND, "command not found", "command not found (as env(1))", ""),
+];
 
 /// A store that is damaged makes the database library panic; `io::store` catches that and says what it means. So these panics
 /// are not printed; all others are, as before. To be called once, first of all.
@@ -51,6 +100,12 @@ impl Usage {
     /// A file or folder that was named as input cannot be read: the same kind of error whichever verb reads it.
     pub fn unreadable(path: &Path, why: impl std::fmt::Display) -> Self {
         Self(format!("{}: {why}", path.display()))
+    }
+
+    /// A file or folder that was named as output cannot be made or opened. A disk that fills while it is written is a failure
+    /// ([`FAILURE`]) instead.
+    pub fn unwritable(path: &Path, why: impl std::fmt::Display) -> Self {
+        Self(format!("cannot write {}: {why}", path.display()))
     }
 }
 
@@ -85,7 +140,7 @@ impl std::error::Error for Coded {}
 
 /// An error and what caused it in one line. What a cause says is left out where the error before it has said so: errors of
 /// libraries and of our own floors name their cause, some as text, some as source, some as both.
-pub fn told(error: &anyhow::Error) -> String {
+pub fn one_line(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
         if text.is_empty() {
@@ -109,7 +164,7 @@ pub fn number(result: anyhow::Result<u8>) -> u8 {
             Some(why) => say(&format!("standard output: {why}"), FAILURE),
             None => code,
         },
-        Err(e) => say(&told(&e), of_error(&e)),
+        Err(e) => say(&one_line(&e), of_error(&e)),
     }
 }
 
@@ -121,6 +176,43 @@ fn of_error(e: &anyhow::Error) -> u8 {
     } else {
         FAILURE
     }
+}
+
+/// The verb of this process with those that lead to it (`lab fleet report`), for hints.
+static VERB: OnceLock<String> = OnceLock::new();
+
+/// Notes the verb that `words` name, right or wrong as the rest of them may be.
+pub fn note_verb(command: &clap::Command, words: &[OsString]) {
+    // The first is the one that the person gave.
+    let _ = VERB.set(verb_path(command, words));
+}
+
+/// Notes that it is `run`, whose arguments were read without those of all other verbs.
+pub fn note_run() {
+    let _ = VERB.set("run".to_owned());
+}
+
+/// The names of verbs that stand in `words`, as deep as `command` knows them.
+fn verb_path(mut command: &clap::Command, words: &[OsString]) -> String {
+    let (mut path, mut words) = (Vec::new(), words.iter().map(|word| word.to_string_lossy()));
+    while let Some(word) = words.next() {
+        if let Some(verb) = command.find_subcommand(&*word) {
+            path.push(verb.get_name());
+            command = verb;
+        } else if !word.starts_with('-') || word == "--" {
+            break;
+        } else if command.get_arguments().any(|option| option.get_action().takes_values() && is_option(option, &word)) {
+            words.next();
+        }
+    }
+    path.join(" ")
+}
+
+/// Whether `word` is this option, with its value in the next word.
+fn is_option(option: &clap::Arg, word: &str) -> bool {
+    let is_long = word.strip_prefix("--").is_some_and(|name| option.get_long() == Some(name));
+    let is_short = |short: char| word.strip_prefix('-') == Some(&short.to_string());
+    is_long || option.get_short().is_some_and(is_short)
 }
 
 /// Writes an error to standard error, as a line or, where JSON was asked for, as one object.
@@ -146,7 +238,7 @@ pub fn of_arguments(why: &clap::Error) -> ! {
     if !wants_json(std::env::args_os()) {
         let coloured = std::io::stderr().is_terminal() && crate::output::colour();
         let text = if coloured { text.ansi().to_string() } else { text.to_string() };
-        crate::complain!("{}", plain(text).trim_end());
+        crate::complain!("{}", plain(text).replacen("error:", "headstart:", 1).trim_end());
         std::process::exit(why.exit_code());
     }
     let text = plain(text.to_string());
@@ -174,7 +266,13 @@ fn plain(text: String) -> String {
         ("invalid socket address syntax", "must be ADDRESS:PORT, as in 127.0.0.1:8443 or [::1]:8443"),
     ];
     let text = WORDS.iter().fold(text, |text, (jargon, plain)| text.replace(jargon, plain));
-    text.split('\n').map(|line| in_range(line).unwrap_or_else(|| line.to_owned())).collect::<Vec<_>>().join("\n")
+    let mut lines: Vec<_> = text.split('\n').map(|line| in_range(line).unwrap_or_else(|| line.to_owned())).collect();
+    // An unknown option that is passed as a value is an error of its own with nearly every verb.
+    if let Some(at) = lines.iter().position(|line| line.contains("tip:") && line.contains(" as a value, use ")) {
+        let with_blank = lines.get(at + 1).is_some_and(String::is_empty);
+        lines.drain(at..=at + usize::from(with_blank));
+    }
+    lines.join("\n")
 }
 
 /// A line of clap's with a range as Rust writes it, in words: `…: 200 is not in 0..=100`.
@@ -203,11 +301,10 @@ fn hint_beside(error: &str, code: u8) -> Option<String> {
 /// What to do about an error that ends with this code, where the error itself does not say it.
 fn hint(code: u8) -> Option<String> {
     match code {
-        USAGE => {
-            // The verb comes first, before all options.
-            let verb = std::env::args().nth(1).filter(|word| !word.starts_with('-')).unwrap_or_default();
-            Some(format!("`headstart {verb} --help` shows the options and examples").replace("  ", " "))
-        }
+        USAGE => Some(match VERB.get().map(String::as_str).unwrap_or_default() {
+            "" => "`headstart --help` lists the verbs".to_owned(),
+            verb => format!("`headstart {verb} --help` shows the options and examples"),
+        }),
         NOT_PERMITTED => Some("`headstart doctor` shows what this host permits".into()),
         UNREACHABLE => Some("start it first, or check the address".into()),
         NEEDS_RECOVER => Some("`headstart recover` removes what is left".into()),
@@ -246,6 +343,33 @@ mod tests {
         assert_eq!((error["error"].as_str(), error["exit_code"].as_u64()), (Some("no"), Some(2)));
         assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("--help")));
         assert!(object("no", hint(FAILURE), FAILURE)["hint"].is_null());
+    }
+
+    #[test]
+    fn a_hint_names_the_verb_that_was_meant_with_those_before_it() {
+        let path = |line: &str| {
+            let words: Vec<OsString> = line.split_whitespace().map(Into::into).collect();
+            verb_path(&crate::help::command(), &words)
+        };
+        for (line, verb) in [
+            ("nosuch --json", ""),
+            ("relay key", "relay key"),
+            ("-c my.toml measure lte --cqi x", "measure lte"),
+            ("--config=my.toml config show x", "config show"),
+            ("relay nosuch", "relay"),
+            ("run -- relay key", "run"),
+            ("history", "history"),
+        ] {
+            assert_eq!(path(line), verb, "{line}");
+        }
+    }
+
+    #[test]
+    fn passing_an_option_as_a_value_is_no_tip() {
+        let text = "error: x\n\n  tip: to pass '--json' as a value, use '-- --json'\n\nUsage: y";
+        assert_eq!(plain(text.into()), "error: x\n\nUsage: y");
+        let similar = "error: x\n\n  tip: a similar argument exists: '--json'\n\nUsage: y";
+        assert_eq!(plain(similar.into()), similar);
     }
 
     #[test]
@@ -293,9 +417,9 @@ mod tests {
     fn a_cause_is_told_once() {
         let gone = || std::io::Error::from_raw_os_error(2);
         let error = anyhow::Error::from(gone()).context(format!("reading page: {}", gone())).context("replaying");
-        assert_eq!(told(&error), "replaying: reading page: No such file or directory (os error 2)");
+        assert_eq!(one_line(&error), "replaying: reading page: No such file or directory (os error 2)");
         let plain = Err::<(), _>(gone()).context("reading page").unwrap_err();
-        assert_eq!(told(&plain), "reading page: No such file or directory (os error 2)");
-        assert_eq!(told(&anyhow::anyhow!("alone")), "alone");
+        assert_eq!(one_line(&plain), "reading page: No such file or directory (os error 2)");
+        assert_eq!(one_line(&anyhow::anyhow!("alone")), "alone");
     }
 }

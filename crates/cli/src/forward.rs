@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Inherited file descriptor of a TUN interface, with or without IFF_VNET_HDR.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
     tun_fd: i32,
     /// Unix socket (`@NAME`: abstract) that receives each new socket with one byte before use, to exclude it from the TUN
     /// route. It must answer one byte: 0 for success.
@@ -27,6 +27,9 @@ pub struct Args {
     /// Write a JSON summary to FILE.
     #[arg(long, value_name = "FILE")]
     summary: Option<PathBuf>,
+    /// Print the summary as one JSON object on standard error instead of text.
+    #[arg(long, conflicts_with = "summary")]
+    json: bool,
     /// Also time each request until the peer acknowledges it (see `headstart run --help`).
     #[arg(long)]
     request_rtt: bool,
@@ -43,6 +46,12 @@ pub struct Args {
 
 /// Forwards until the end; the exit code.
 pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
+    // A link that leads nowhere by name, to a device that was deleted, is there all the same.
+    if std::fs::symlink_metadata(format!("/proc/self/fd/{}", args.tun_fd)).is_err() {
+        let why =
+            format!("--tun-fd {}: headstart inherits no such descriptor; open it without close-on-exec", args.tun_fd);
+        return Err(exit::Usage(why).into());
+    }
     let tun = Tun::of_descriptor(args.tun_fd).map_err(|e| exit::Usage(format!("--tun-fd {}: {e}", args.tun_fd)))?;
     let protector = args.protect.as_deref().map(Protector::at).transpose();
     let protector = protector.map_err(|e| exit::Usage(format!("--protect: must be the name of a Unix socket: {e}")))?;
@@ -53,6 +62,7 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
         command: &[],
         quiet: args.quiet,
         summary: args.summary.as_deref(),
+        json: args.json,
         flows: args.flows.as_deref(),
         pcapng: args.pcapng.as_deref(),
         snap: None,

@@ -1,6 +1,8 @@
 //! What `--help` shows beyond clap's own text: the verbs in groups, examples for each verb, exit codes and variables.
 
+use crate::exit::CODES;
 use clap::{Command, CommandFactory as _};
+use headstart_io::device::DeviceState;
 
 /// The verbs by what they are for, in the order of the help.
 const GROUPS: &[(&str, &[&str])] = &[
@@ -190,21 +192,12 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("man", &["headstart man | man -l -", "headstart man ~/.local/share/man/man1"]),
 ];
 
-/// The end of the long help.
+/// The end of the long help; `CODES` stands for the exit codes.
 const ENDING: &str = "\
 `headstart VERB --help` shows the options of a verb, with examples.
 
 Exit codes:
-  0    success
-  1    failure
-  2    usage or configuration error, or an input cannot be read
-  3    partly successful
-  4    not permitted
-  5    daemon, supervisor or server not reachable
-  6    a killed daemon left changes: run `headstart recover`
-  7    invalid measurement: the machine was too busy
-  126  the command cannot be executed
-  127  command not found
+CODES
   `run`, `trace` and `lab shell` otherwise exit with the status of the program.
   With --json, an error is one JSON object on standard error: `error`, `hint`, `exit_code`.
 
@@ -219,9 +212,17 @@ Environment:
 /// Bold and underlined, as clap's own headings; clap removes it where colours are not wanted.
 const HEADING: [&str; 2] = ["\x1b[1m\x1b[4m", "\x1b[0m"];
 
+/// Columns of the groups of verbs where the terminal has more.
+const COLUMNS: usize = 80;
+
 /// The command `headstart` with its groups and examples.
 pub fn command() -> Command {
-    told(crate::Cli::command())
+    finished(crate::Cli::command(), COLUMNS)
+}
+
+/// The same for a terminal of so many columns.
+pub fn command_at(columns: usize) -> Command {
+    finished(crate::Cli::command(), columns)
 }
 
 /// The same with the verbs of `headstart-lab` in full.
@@ -232,28 +233,36 @@ pub fn whole() -> Command {
     let (plain, own) = (crate::Cli::command(), |name: &str| lab.find_subcommand(name).cloned());
     let more: Vec<_> = lab.get_subcommands().filter(|verb| plain.find_subcommand(verb.get_name()).is_none()).collect();
     let plain = plain.clone().subcommands(more.into_iter().cloned());
-    told(plain.mut_subcommands(|verb| own(verb.get_name()).unwrap_or(verb)))
+    finished(plain.mut_subcommands(|verb| own(verb.get_name()).unwrap_or(verb)), COLUMNS)
 }
 
-fn told(command: Command) -> Command {
+fn finished(command: Command, columns: usize) -> Command {
     let command = with_examples(command, "");
     // `--grace -1` is a wrong number, not an unknown option.
     let command = with_negative_numbers(command);
-    let template = format!("{{about}}\n\n{{usage-heading}} {{usage}}\n\n{}{{options}}{{after-help}}", groups(&command));
+    let codes: String = CODES.iter().map(|(code, short, ..)| format!("  {code:<5}{short}\n")).collect();
+    let template =
+        format!("{{about}}\n\n{{usage-heading}} {{usage}}\n\n{}{{options}}{{after-help}}", groups(&command, columns));
     command
         .help_template(template)
-        .after_long_help(ENDING)
+        .after_long_help(ENDING.replace("CODES", codes.trim_end()))
         .after_help("`headstart --help` also lists exit codes and variables.")
 }
 
-fn groups(command: &Command) -> String {
+/// Before what a verb does.
+const INDENT: &str = "               ";
+
+fn groups(command: &Command, columns: usize) -> String {
     let [on, off] = HEADING;
     let mut text = String::new();
     for (title, verbs) in GROUPS {
         text += &format!("{on}{title}:{off}\n");
         for verb in *verbs {
             let about = command.find_subcommand(verb).and_then(Command::get_about).map(ToString::to_string);
-            text += &format!("  \x1b[1m{verb:<12}\x1b[0m {}\n", about.unwrap_or_default());
+            let options =
+                textwrap::Options::new(columns.clamp(40, COLUMNS)).initial_indent(INDENT).subsequent_indent(INDENT);
+            let about = textwrap::fill(&about.unwrap_or_default(), options);
+            text += &format!("  \x1b[1m{verb:<12}\x1b[0m {}\n", about.trim_start());
         }
         text.push('\n');
     }
@@ -283,13 +292,18 @@ fn with_examples(command: Command, path: &str) -> Command {
     }
 }
 
+/// The state of a machine with the commit that this program was built from, as the build found it.
+pub fn with_commit(state: DeviceState) -> DeviceState {
+    let commit = Some(env!("HEADSTART_COMMIT")).filter(|commit| *commit != "unknown");
+    DeviceState { commit: commit.map(str::to_owned), ..state }
+}
+
 /// What `headstart --version --verbose` prints.
 pub fn version() -> String {
-    let commit = headstart_io::device::commit_of_this_program();
     format!(
         "headstart {}\ncommit: {}\ntarget: {}\nprofile: {}\nfeatures: {}\nlibrary: {}",
         env!("CARGO_PKG_VERSION"),
-        commit.as_deref().unwrap_or("unknown"),
+        env!("HEADSTART_COMMIT"),
         env!("HEADSTART_TARGET"),
         env!("HEADSTART_PROFILE"),
         env!("HEADSTART_FEATURES"),
@@ -367,6 +381,13 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_narrow_lines() {
+        let help = command_at(60).term_width(60).render_help().to_string();
+        let long: Vec<_> = help.lines().filter(|line| line.chars().count() > 60).collect();
+        assert!(long.is_empty(), "{long:#?}");
     }
 
     #[test]

@@ -52,6 +52,7 @@ pub fn run() -> anyhow::Result<u8> {
         return Ok(exit::OK);
     }
     let mut command = help::whole();
+    exit::note_verb(&command, &words);
     let matches = command.try_get_matches_from_mut([vec!["headstart".into()], words].concat());
     let matches = matches.unwrap_or_else(|why| exit::of_arguments(&why));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|why| exit::of_arguments(&why.format(&mut command)));
@@ -66,7 +67,9 @@ pub fn run() -> anyhow::Result<u8> {
         Verb::Man(args) => manual::man(&args, &help::whole()),
         Verb::Probe(args) => probe::run(&args),
     };
-    result.map_err(|why| if is_refused(&why) { exit::Coded(exit::NOT_PERMITTED, exit::told(&why)).into() } else { why })
+    result.map_err(
+        |why| if is_refused(&why) { exit::Coded(exit::NOT_PERMITTED, exit::one_line(&why)).into() } else { why },
+    )
 }
 
 /// Whether the kernel or the host does not permit what the lab wanted.

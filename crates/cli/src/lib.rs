@@ -193,6 +193,7 @@ impl Verb {
 pub fn headstart_run() -> ExitCode {
     outlive_limits();
     exit::keep_panics_of_the_database_quiet();
+    exit::note_run();
     supervise::is_part();
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     exit::code(match run::Args::plain(&words) {
@@ -210,6 +211,7 @@ fn run_alone() -> Option<run::Args> {
     if verb != "run" {
         return None;
     }
+    exit::note_run();
     run::Args::plain(rest).or_else(|| {
         let command = run::Args::augment_args(clap::Command::new("run"));
         run::Args::from_arg_matches(&command.try_get_matches_from(&words).ok()?).ok()
@@ -218,7 +220,8 @@ fn run_alone() -> Option<run::Args> {
 
 /// The arguments of this process; ends it where they are help, the version or wrong.
 fn parsed() -> Cli {
-    let mut command = help::command();
+    let mut command = help::command_at(output::width());
+    exit::note_verb(&command, &std::env::args_os().skip(1).collect::<Vec<_>>());
     let matches = command.try_get_matches_from_mut(std::env::args_os()).unwrap_or_else(|why| exit::of_arguments(&why));
     Cli::from_arg_matches(&matches).unwrap_or_else(|why| exit::of_arguments(&why.format(&mut command)))
 }

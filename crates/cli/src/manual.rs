@@ -9,9 +9,11 @@ use headstart_core::connect::race;
 use headstart_core::cwnd::start;
 use headstart_core::realtime::technique;
 use headstart_core::steer::policy;
+use headstart_io::device::iso8601;
 use headstart_link::preset;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 /// Arguments of `headstart completions`.
 #[derive(Debug, clap::Args)]
@@ -28,7 +30,7 @@ pub struct Man {
     #[arg(value_name = "DIR")]
     folder: Option<PathBuf>,
 
-    /// Write commands.md and settings.md instead of man pages.
+    /// Write commands.md, exit-codes.md and settings.md instead of man pages.
     #[arg(long, requires = "folder")]
     markdown: bool,
 }
@@ -80,7 +82,7 @@ pub fn man(args: &Man, command: &clap::Command) -> anyhow::Result<u8> {
         return Ok(exit::OK);
     };
     let what = || format!("cannot write man pages to {}", folder.display());
-    std::fs::create_dir_all(folder).with_context(what)?;
+    std::fs::create_dir_all(folder).map_err(|why| exit::Usage::unwritable(folder, why))?;
     if args.markdown {
         return reference(folder, command);
     }
@@ -108,17 +110,16 @@ fn page(command: clap::Command) -> std::io::Result<String> {
     ];
     let mut page = Vec::new();
     let usage = synopsis(&command);
-    clap_mangen::Man::new(command.override_usage(usage)).date(released(CHANGELOG)).render(&mut page)?;
+    let man = clap_mangen::Man::new(command.override_usage(usage)).date(date(env!("HEADSTART_TIME")));
+    man.source(concat!("headstart ", env!("CARGO_PKG_VERSION"))).render(&mut page)?;
     let page = String::from_utf8(page).map_err(std::io::Error::other)?;
     Ok(SECTIONS.iter().fold(page, |page, (help, section)| page.replace(help, section)))
 }
 
-const CHANGELOG: &str = include_str!("../../../CHANGELOG.md");
-
-/// The date of the latest release, so that the same source gives the same pages; nothing before the first.
-fn released(changelog: &str) -> &str {
-    let mut releases = changelog.lines().filter_map(|line| line.strip_prefix("## [")?.split_once("] - "));
-    releases.next().map_or("", |(_, date)| date.trim())
+/// The day of a time in seconds since 1970: of what was built, so that the same source gives the same pages. Nothing if it is not known.
+fn date(seconds: &str) -> String {
+    let time = seconds.parse().ok().map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+    time.map_or_else(String::new, |time| iso8601(time).chars().take_while(|c| *c != 'T').collect())
 }
 
 /// How a verb is called: each option with its value, and each argument.
@@ -155,11 +156,13 @@ const COLUMNS: usize = 100;
 
 /// Writes the reference pages.
 fn reference(folder: &Path, command: &clap::Command) -> anyhow::Result<u8> {
-    for (name, text) in [("commands.md", commands(command)), ("settings.md", settings())] {
+    for (name, text) in
+        [("commands.md", commands(command)), ("settings.md", settings()), ("exit-codes.md", exit_codes())]
+    {
         let path = folder.join(name);
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    crate::complain!("headstart: commands.md and settings.md written to {}", folder.display());
+    crate::complain!("headstart: commands.md, exit-codes.md and settings.md written to {}", folder.display());
     Ok(exit::OK)
 }
 
@@ -207,6 +210,30 @@ fn settings() -> String {
     text
 }
 
+/// Exit codes as a table, and what goes beyond them.
+fn exit_codes() -> String {
+    let mut text = format!(
+        "# Exit codes\n\n{GENERATED}\nThe same for every verb.\n\n| code | meaning | what to do |\n|---|---|---|\n"
+    );
+    for (code, _, meaning, mend) in exit::CODES {
+        let _ = writeln!(text, "| {code} | {meaning} |{}{mend} |", if mend.is_empty() { "" } else { " " });
+    }
+    text + EXCEPTIONS
+}
+
+/// What the table of exit codes does not say.
+const EXCEPTIONS: &str = "
+A disk that fills while an output is written is a failure (1).
+
+`run`, `trace` and `lab shell` exit with the status of the program that they ran: its own code, or 128 plus the signal that ended it.
+
+A mistake in the file of `-c` or in a `HEADSTART_` variable ends a verb with exit code 2, except `status`, `down`, `recover` and `doctor`, which
+warn and use the default settings: changes must be found and undone without the file too. Their codes are as above (`doctor`: 3).
+
+Data goes to standard output, everything else to standard error. With `--json`, an error is one JSON object on standard error with `error`,
+`hint` and `exit_code` ([schema](schemas/error.json)).
+";
+
 const GENERATED: &str = "Written by `headstart man docs/reference --markdown`; a test keeps it current.\n";
 
 #[cfg(all(test, feature = "lab"))]
@@ -216,7 +243,9 @@ mod tests {
     #[test]
     fn the_reference_pages_are_current() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
-        for (name, expected) in [("commands.md", commands(&crate::help::whole())), ("settings.md", settings())] {
+        let commands = commands(&crate::help::whole());
+        let pages = [("commands.md", commands), ("settings.md", settings()), ("exit-codes.md", exit_codes())];
+        for (name, expected) in pages {
             let found = std::fs::read_to_string(folder.join(name)).unwrap_or_default();
             let line = found.lines().zip(expected.lines()).position(|(a, b)| a != b);
             let how = "cargo run --bin headstart-lab -- man docs/reference --markdown";
@@ -225,9 +254,11 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_the_date_of_the_latest_release() {
-        assert_eq!(released("# Changelog\n\n## [Unreleased]\n\n- x\n"), "");
-        assert_eq!(released("## [Unreleased]\n## [0.2.0] - 2026-12-01\n## [0.1.0] - 2026-11-01\n"), "2026-12-01");
+    fn a_page_names_the_program_and_the_day_of_its_commit() {
+        assert_eq!([date(""), date("0"), date("1796083200")], ["", "1970-01-01", "2026-12-01"]);
+        let page = page(clap::Command::new("headstart-x")).unwrap();
+        let version = concat!("\"headstart ", env!("CARGO_PKG_VERSION"), "\"");
+        assert!(page.lines().any(|line| line.starts_with(".TH") && line.contains(version)), "{page}");
     }
 
     #[test]

@@ -94,7 +94,7 @@ pub fn interval(seconds: f64) -> Result<Duration, Usage> {
 }
 
 /// Checks that a file can be written at `path`, without making it.
-pub fn writable(path: &Path) -> io::Result<()> {
+fn writable(path: &Path) -> io::Result<()> {
     match path.metadata() {
         Ok(found) if found.is_dir() => Err(io::Error::from(Errno::ISDIR)),
         Ok(_) => access(path, Access::WRITE_OK).map_err(Into::into),
@@ -103,6 +103,11 @@ pub fn writable(path: &Path) -> io::Result<()> {
             access(folder.join("."), Access::WRITE_OK | Access::EXEC_OK).map_err(Into::into)
         }
     }
+}
+
+/// [`writable`] as an error of usage, before any work: what cannot be written should not cost a run.
+pub fn check_writable(path: &Path) -> Result<(), Usage> {
+    writable(path).map_err(|why| Usage::unwritable(path, why))
 }
 
 /// Whether colours are welcome (no-color.org).

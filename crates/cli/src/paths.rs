@@ -91,8 +91,8 @@ impl Remember {
             other => {
                 let other = without_user(other);
                 let why = format!(
-                    "unknown store {other:?}: give `user`, `memory`, a folder (with a slash: ./{other}), redis://HOST[:PORT] \
-                     or redis+unix:///PATH"
+                    "unknown store `{other}`; choose one of `user`, `memory`, a folder (with a slash: ./{other}), \
+                     redis://HOST[:PORT], redis+unix:///PATH"
                 );
                 return Err(Usage(why).into());
             }

@@ -12,12 +12,16 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, clap::Subcommand)]
 pub enum Verb {
     /// Print the events that wait for collection, unchanged.
-    Show,
+    Show {
+        /// Accepted everywhere; events are JSON in any case.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// Prints what would be sent, byte for byte.
 pub fn run(verb: &Verb, named: Option<&Path>) -> anyhow::Result<u8> {
-    let Verb::Show = verb;
+    let Verb::Show { .. } = verb;
     let Some(settings) = settings(&Config::load(named)?)? else {
         crate::complain!(
             "headstart: telemetry is off (setting telemetry.folder): nothing is written (headstart never sends it)"

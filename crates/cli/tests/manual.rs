@@ -78,4 +78,13 @@ fn the_version_is_short_or_long() {
     assert_eq!(of(&["--version"]).lines().count(), 1);
     let long = of(&["--version", "--verbose"]);
     assert!(["commit: ", "target: ", "features: "].iter().all(|part| long.contains(part)), "{long}");
+    let commit = long.lines().find_map(|line| line.strip_prefix("commit: ")).unwrap();
+    let is_known = |hash: &str| {
+        let at = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let git = Command::new("git").args(["-C", at, "cat-file", "-e", &format!("{hash}^{{commit}}")]).output();
+        git.is_ok_and(|git| git.status.success())
+    };
+    let hash = commit.strip_suffix("-dirty").unwrap_or(commit);
+    // Whatever repository the program lies in when it runs.
+    assert!(commit == "unknown" || hash.len() < 40 || is_known(hash), "{commit}");
 }

@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// connect does not report signals.
 const NONBLOCKING_PATIENCE: Patience = Patience::Seconds(1);
 
-/// What became of a connect that the supervisor was asked about.
+/// The supervisor's answer about a connect.
 pub(crate) enum Served {
     /// The program's descriptor is connected.
     Connected,

@@ -11,10 +11,10 @@ struct Page {
     until: Option<&'static str>,
 }
 
-/// The README in three minutes, the map in five, at 220 words a minute.
+/// The README in three minutes, the map in five, at 240 words a minute.
 const PAGES: [Page; 2] = [
     Page { path: "README.md", most: 700, until: Some("\n## Licence") },
-    Page { path: "ARCHITECTURE.md", most: 1100, until: None },
+    Page { path: "ARCHITECTURE.md", most: 1200, until: None },
 ];
 
 /// Finds each that is missing or too long.
@@ -27,8 +27,8 @@ fn check_page(tree: &Tree, Page { path, most, until }: &Page) -> Option<Violatio
         return Some(Violation::at(path, 1, format!("missing: write it, in at most {most} words")));
     };
     let text = until.and_then(|until| file.text.split_once(until)).map_or(&*file.text, |(text, _)| text);
-    let is_word = |word: &&str| word.contains(char::is_alphanumeric);
-    let words = text.split_whitespace().filter(is_word).count();
+    // As `wc -w` counts.
+    let words = text.split_whitespace().count();
     (words > *most).then(|| {
         let what = format!("{words} words, at most {most}: move details into docs/ or the headers of modules");
         Violation::at(path, text.lines().count(), what)
@@ -46,9 +46,9 @@ mod tests {
             check(&tree).into_iter().map(|violation| violation.path).collect::<Vec<_>>()
         };
         assert_eq!(check(&Tree::of(&[])).len(), 2);
-        let licence = "x | - ".repeat(700) + "\n## Licence\n" + &"x ".repeat(100);
-        assert!(found(&licence, &"x | - ".repeat(1100)).is_empty());
-        let too_long = found(&"x\n".repeat(701), &"x\n".repeat(1101));
+        let licence = "x | ".repeat(350) + "\n## Licence\n" + &"x ".repeat(100);
+        assert!(found(&licence, &"x | ".repeat(600)).is_empty());
+        let too_long = found(&"x |\n".repeat(351), &"x |\n".repeat(601));
         assert_eq!(too_long.len(), 2);
     }
 }

@@ -25,6 +25,8 @@ pub enum Verb {
 pub struct Init {
     /// File to write; `-` is standard output [default: the user's configuration file].
     file: Option<PathBuf>,
+    #[command(flatten)]
+    format: Format,
 }
 
 /// Arguments of `headstart config check`.
@@ -49,7 +51,7 @@ pub struct Show {
 /// Runs a verb; `named` is the file of `-c`.
 pub fn run(verb: Verb, named: Option<&Path>) -> anyhow::Result<u8> {
     match verb {
-        Verb::Init(args) => init(args.file),
+        Verb::Init(args) => init(args.file, args.format),
         Verb::Check(args) => check(&args, named),
         Verb::Show(args) => {
             show(&Config::load(named)?, &args);
@@ -81,8 +83,12 @@ fn check(args: &Check, named: Option<&Path>) -> anyhow::Result<u8> {
     Err(super::usage(&mistakes).into())
 }
 
-fn init(file: Option<PathBuf>) -> anyhow::Result<u8> {
+fn init(file: Option<PathBuf>, format: Format) -> anyhow::Result<u8> {
+    let is_named = file.is_some();
     let file = match file {
+        Some(file) if file.as_os_str() == "-" && format.json => {
+            return Err(exit::Usage("--json: the example is TOML; give a file name instead of `-`".into()).into());
+        }
         Some(file) if file.as_os_str() == "-" => {
             say!("{}", schema::example().trim_end());
             return Ok(exit::OK);
@@ -90,9 +96,11 @@ fn init(file: Option<PathBuf>) -> anyhow::Result<u8> {
         Some(file) => file,
         None => of_user().context("neither XDG_CONFIG_HOME nor HOME is set: give a file name")?,
     };
-    let what = || format!("writing {}", file.display());
-    if let Some(folder) = file.parent() {
-        std::fs::create_dir_all(folder).with_context(what)?;
+    let unwritable = |why| exit::Usage::unwritable(&file, why);
+    if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+        // Of a path that was typed, perhaps wrong, only the last folder is made.
+        let made = if is_named { std::fs::create_dir(folder) } else { std::fs::create_dir_all(folder) };
+        made.map_err(unwritable)?;
     }
     // An existing file is never overwritten.
     let mut new = match std::fs::OpenOptions::new().write(true).create_new(true).open(&file) {
@@ -103,10 +111,14 @@ fn init(file: Option<PathBuf>) -> anyhow::Result<u8> {
             );
             return Err(exit::Usage(why).into());
         }
-        other => other.with_context(what)?,
+        other => other.map_err(unwritable)?,
     };
-    new.write_all(schema::example().as_bytes()).with_context(what)?;
-    say!("{}", file.display());
+    new.write_all(schema::example().as_bytes()).with_context(|| format!("writing {}", file.display()))?;
+    if format.json {
+        output::document(1, serde_json::json!({ "file": file }));
+    } else {
+        say!("{}", file.display());
+    }
     Ok(exit::OK)
 }
 

@@ -23,7 +23,7 @@ struct Runs {
     took: Vec<f64>,
 }
 
-/// What is known of every arm in every condition.
+/// Runs of every arm in every condition.
 type State = BTreeMap<(String, String), Runs>;
 
 /// The moving picture.
@@ -134,7 +134,7 @@ mod tests {
         let later = live.clock.now() + Duration::from_secs(10);
         let words = frame(&live.state.lock().unwrap(), later).join(" ");
         let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(words.contains("IPv6 answers lost wget ████████ 10.0 s ▏ 120 ms"), "{words}");
+        assert!(words.contains("IPv6 answers lost wget ███████ 10.0 s ▏ 120 ms"), "{words}");
         live.end();
     }
 
@@ -147,7 +147,7 @@ mod tests {
         let shown = frame(&live.state.lock().unwrap(), live.clock.now());
         let names: Vec<_> =
             shown[1..].iter().map(|line| line.split("  ").find(|word| !word.is_empty()).unwrap()).collect();
-        let expected = ["IPv6 answers lost", "curl", "wget", "python", "healthy network", "own client", "curl"];
+        let expected = ["IPv6 answers lost", "curl", "wget", "python", "healthy network", "test client", "curl"];
         assert_eq!(names, expected, "{shown:?}");
     }
 }

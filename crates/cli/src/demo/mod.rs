@@ -1,7 +1,7 @@
 //! `headstart demo`: one screen in half a minute. The same unmodified programs fetch a page without and with headstart, on a
 //! healthy network and on two where IPv6 is broken, with bars that move as time does; then a page load, what `headstart explain` says,
-//! the price, and what to type next. Needs no Debian package: whichever of curl, wget and Python is there takes part, headstart's
-//! own client always does.
+//! the price, and what to type next. Needs no Debian package: whichever of curl, wget and Python is there takes part, a
+//! client of headstart's own, which only looks up and connects, always does.
 //!
 //! JSON: one object with `version`, `programs` (`network`, `program`, `arm`, `without_ms`, `with_ms`, `cut`, `ratio`, `interval`),
 //! `page` (`without_ms`, `with_ms`), `price_ms`, `noise_ms`, `valid` and `report`. A program that was stopped has the time
@@ -42,7 +42,7 @@ pub struct Args {
 /// Takes the tour.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     // Before half a minute of work that could not be stored.
-    report::prepare(&args.out)?;
+    lab::prepare(&args.out)?;
     if let Entered::Ended(status) = Entry::this_command().pass_signals().enter()? {
         return Ok(u8::try_from(status).unwrap_or(exit::FAILURE));
     }
@@ -68,7 +68,8 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     if args.json {
         output::document(VERSION, json(&programs, &page, &path));
     } else {
-        told(&programs, &page, &path).iter().for_each(|line| crate::say!("{line}"));
+        let rows = terminal.then(headstart_io::terminal_height).flatten();
+        screen_lines(&programs, &page, &path, rows).iter().for_each(|line| crate::say!("{line}"));
     }
     Ok(exit::OK)
 }
@@ -83,21 +84,29 @@ fn written(out: &Path, outcomes: &[&Outcome]) -> anyhow::Result<PathBuf> {
     Ok(page.canonicalize().unwrap_or(page))
 }
 
-/// All of it, in at most 40 lines of at most 80 columns.
-fn told(programs: &Outcome, page: &Outcome, report: &Path) -> Vec<String> {
+/// Lines of all of it at most. A terminal with fewer rows does not get what would scroll the race away.
+const LINES: usize = 40;
+
+/// All of it, in at most [`LINES`] of at most 80 columns; `rows` has the terminal, if it goes to one.
+fn screen_lines(programs: &Outcome, page: &Outcome, report: &Path, rows: Option<usize>) -> Vec<String> {
     let mut lines = screen::lines(&lanes(programs));
     if let Some([without, with]) = page_loads(page) {
         lines.push(String::new());
         lines.extend(screen::page(without, with));
     }
-    if let Some(said) = programs.notes.iter().find_map(|note| note.strip_prefix(EXPLAINED)) {
+    let has_room = rows.is_none_or(|rows| rows >= LINES);
+    if let Some(said) = programs.notes.iter().find_map(|note| note.strip_prefix(EXPLAINED)).filter(|_| has_room) {
         let host = said.split_whitespace().next().unwrap_or_default();
         lines.push(format!("\nWhy it does not wait: headstart explain {host}"));
         lines.extend(screen::story(said));
     }
     lines.push(String::new());
     lines.push(match price(programs) {
-        Some(ms) => format!("Price:  {ms:+.0} ms on a first visit over a healthy network (median program)"),
+        Some(ms) => {
+            let give =
+                noise(programs).filter(|_| !programs.valid).map_or_else(String::new, |n| format!(" (± {n:.0} ms)"));
+            format!("Price:  {ms:+.0} ms{give} on a first visit over a healthy network (median)")
+        }
         None => "Price:  not measured".to_owned(),
     });
     lines.push(format!("Report: {}", report.display()));
@@ -222,7 +231,7 @@ mod tests {
     /// Words of a line without figures, bars and what is said of a difference.
     fn shape(line: &str) -> Vec<String> {
         let is_word = |word: &&str| word.chars().filter(|c| c.is_alphabetic()).count() > 2;
-        let differs = ["faster", "slower", "difference"];
+        let differs = ["faster", "slower", "clear", "difference"];
         let words = line.split(|c: char| c.is_whitespace() || "░▒█·:".contains(c)).filter(is_word);
         words.filter(|word| !differs.contains(word)).map(str::to_owned).collect()
     }
@@ -234,9 +243,9 @@ mod tests {
         let text =
             |line: &str| Some(line.strip_prefix("<text")?.split_once('>')?.1.strip_suffix("</text>")?.to_owned());
         let recorded: Vec<_> = picture.lines().filter_map(text).collect();
-        let told = told(&programs(), &page(), Path::new("headstart-results/demo/report.html"));
+        let printed = screen_lines(&programs(), &page(), Path::new("headstart-results/demo/report.html"), None);
         let until_events = |line: &&String| !line.starts_with("Why") && !line.starts_with("\nWhy");
-        for line in told.iter().take_while(until_events).filter(|line| !shape(line).is_empty()) {
+        for line in printed.iter().take_while(until_events).filter(|line| !shape(line).is_empty()) {
             let found = recorded.iter().any(|old| shape(old) == shape(line));
             assert!(found, "docs/demo.svg is stale (cargo xtask screen): it lacks {line:?} ({:?})", shape(line));
         }
@@ -246,13 +255,49 @@ mod tests {
     }
 
     #[test]
+    fn the_times_in_the_readme_are_those_of_the_recording() {
+        let read = |name: &str| {
+            let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
+            std::fs::read_to_string(file).unwrap()
+        };
+        let (readme, picture) = (read("README.md"), read("docs/demo.svg"));
+        let table = readme.split_once("## Results").and_then(|(_, rest)| rest.split_once("|---|")).unwrap().1;
+        let rows: Vec<_> = table.lines().skip(1).take_while(|line| line.starts_with('|')).collect();
+        let of_network = |network: &str| {
+            let lines = picture.lines().filter_map(|line| Some(line.split_once("\">")?.1.strip_suffix("</text>")?));
+            let rows = lines.skip_while(|line| *line != network).skip(1).take_while(|line| line.starts_with("  "));
+            rows.map(|row| row.replace("&gt;", ">")).collect::<Vec<_>>()
+        };
+        for row in &rows {
+            let cells: Vec<_> = row.trim_matches('|').split('|').map(|cell| cell.trim().trim_matches('*')).collect();
+            let [what, without, with] = cells[..] else { panic!("{row}") };
+            let network = match what.rsplit_once(", ").unwrap().1 {
+                "dead IPv6" => "IPv6 black hole",
+                "no answer" => "IPv6 answers lost",
+                "later visits" => "healthy network, later visits",
+                "first visit" => "healthy network",
+                other => panic!("{other}"),
+            };
+            let program = what.split([' ', ',']).next().unwrap().to_lowercase();
+            let shown = of_network(network);
+            let found = shown.iter().find(|line| line.trim_start().starts_with(&program)).expect(row);
+            let times: Vec<_> =
+                found.split(|c: char| "█▉▊▋▌▍▎▏".contains(c)).map(str::trim).filter(|t| !t.is_empty()).collect();
+            let times: Vec<_> = times[1..].iter().map(|text| text.split("  ").next().unwrap()).collect();
+            assert_eq!(times, [without, with], "{row} in README.md; docs/demo.svg has {found}");
+        }
+        assert!(rows.len() > 5, "{rows:?}");
+    }
+
+    #[test]
     fn all_of_it_fits_on_one_screen_and_says_what_was_measured() {
         let mut programs = programs();
-        let screen =
-            |programs: &Outcome| told(programs, &page(), Path::new("headstart-results/demo/report.html")).join("\n");
+        let screen = |programs: &Outcome| {
+            screen_lines(programs, &page(), Path::new("headstart-results/demo/report.html"), None).join("\n")
+        };
         let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let calm = words(&screen(&programs));
-        for expected in ["64 ms ▏ 65 ms no difference", "36 ms 1.8x faster", "Price: +1 ms"] {
+        for expected in ["64 ms ▏ 65 ms no clear difference", "36 ms 1.8x faster", "Price: +1 ms"] {
             assert!(calm.contains(expected), "{expected}\n{calm}");
         }
         assert!(!calm.contains("busy"), "{calm}");
@@ -264,14 +309,16 @@ mod tests {
         for expected in [
             "15.1 s ▏ 120 ms 126x faster",
             "> 20 s ▎ 313 ms > 64x faster",
-            "64 ms ▏ 65 ms unclear (busy)",
-            "36 ms unclear (busy)",
+            "64 ms ▏ 65 ms no clear difference",
+            "36 ms no clear difference",
             "headstart explain aaaa-lost.lab.example",
-            "Price: +1 ms",
+            "Price: +1 ms (± 37 ms) on a first visit",
             "busy machine: differences up to 37 ms occurred without headstart too",
         ] {
             assert!(busy.contains(expected), "{expected}\n{text}");
         }
+        let low = screen_lines(&programs, &page(), Path::new("r"), Some(39)).join("\n");
+        assert!(!low.contains("explain") && low.contains("Price:") && low.lines().count() < 32, "{low}");
         let long: Vec<_> = text.lines().filter(|line| line.chars().count() > 80).collect();
         assert!(long.is_empty(), "{long:?}");
     }

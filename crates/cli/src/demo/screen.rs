@@ -6,13 +6,13 @@ use headstart_lab::experiment::connect_programs::reading::{called, time};
 use headstart_lab::experiment::{Fall, Waterfall};
 
 /// Characters of a bar; all of it is as long as a program may take.
-const BAR: usize = 16;
+const BAR: usize = 14;
 /// Characters of a page load.
 const PAGE: usize = 56;
 /// Characters of a line.
 const COLUMNS: usize = 80;
 /// Characters of a time.
-const TIME: usize = 7;
+const TIME: usize = 6;
 
 /// How long a program takes, or has taken until now.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,7 +39,7 @@ pub struct Lane {
 /// A line a program under the name of its network.
 pub fn lines(lanes: &[Lane]) -> Vec<String> {
     let column = BAR + 1 + TIME;
-    let mut lines = vec![format!("{:<14}{:<column$}  with headstart", "", "without headstart")];
+    let mut lines = vec![format!("{:<15}{:<column$}  with headstart", "", "without headstart")];
     let mut network = String::new();
     for lane in lanes {
         if lane.network != network {
@@ -47,7 +47,7 @@ pub fn lines(lanes: &[Lane]) -> Vec<String> {
             lines.push(network.clone());
         }
         let [without, with] = lane.cells.map(|cell| cell.map_or_else(String::new, shown));
-        let line = format!("  {:<12}{without:<column$}  {with:<column$}  {}", called(&lane.program), lane.verdict);
+        let line = format!("  {:<13}{without:<column$}  {with:<column$}  {}", called(&lane.program), lane.verdict);
         lines.push(line.trim_end().to_owned());
     }
     lines
@@ -72,7 +72,7 @@ pub fn page(without: &Waterfall, with: &Waterfall) -> Vec<String> {
     let until = without.load_ms.max(with.load_ms);
     let row = |name: &str, load: &Waterfall| format!("  {name:<8} {} {:.2} s", phases(load, until), load.load_ms / 1e3);
     vec![
-        format!("A page of {} objects over LTE (░ connecting, ▒ server, █ data)", without.falls.len()),
+        format!("A page of {} objects over LTE (░ connecting, ▒ server, █ data, · idle)", without.falls.len()),
         row("without", without),
         row("with", with),
     ]
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn bars_are_as_long_as_time_and_never_nothing() {
-        assert_eq!([bar(0.0), bar(0.5), bar(1.0)], ["▏".to_owned(), "█".repeat(8), "█".repeat(16)]);
+        assert_eq!([bar(0.0), bar(0.5), bar(1.0)], ["▏".to_owned(), "█".repeat(7), "█".repeat(14)]);
     }
 
     #[test]

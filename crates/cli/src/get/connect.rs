@@ -161,7 +161,7 @@ impl Connector {
             match attempt {
                 None => return Err(not_connected(&url.host, failed).into()),
                 Some(Ok(Ok(opened))) => return Ok(opened),
-                Some(Ok(Err(why))) => failed.push(plain(&exit::told(&why))),
+                Some(Ok(Err(why))) => failed.push(plain(&exit::one_line(&why))),
                 Some(Err(why)) => failed.push(why.to_string()),
             }
         }

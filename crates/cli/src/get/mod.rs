@@ -15,6 +15,7 @@ mod url;
 
 use crate::exit::{self, Coded, Usage};
 use crate::paths::Remembering;
+use clap::builder::UnknownArgumentValueParser;
 use connect::{Connector, Opened, Versions};
 use headstart_core::cwnd::history::Medium;
 use headstart_core::time::{Duration, Instant};
@@ -64,6 +65,10 @@ pub struct Args {
     /// Fetch N times, each over a new connection that reuses session tickets and tokens.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     times: u32,
+    /// Named by other programs: see the hint.
+    #[arg(long = "timeout", hide = true, value_parser = UnknownArgumentValueParser::suggest(
+        "there is no such limit; use timeout(1): `timeout 30 headstart get URL`"))]
+    _timeout: Option<String>,
     /// Do not show progress.
     #[arg(short, long)]
     quiet: bool,

@@ -43,7 +43,7 @@ impl Place {
             Self::Device(path) => path.clone(),
             Self::File(path) => beside(path, PART),
         };
-        output::writable(&path).map_err(|why| Usage(format!("{}: {why}", path.display())))
+        output::check_writable(&path)
     }
 
     /// What was fetched of `url` before, as far as it can be resumed.

@@ -8,7 +8,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where hosts keep the authorities that they believe: Debian and Arch, Fedora, openSUSE, Alpine.
+/// Where hosts keep the authorities that they trust: Debian and Arch, Fedora, openSUSE, Alpine.
 const BUNDLES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",

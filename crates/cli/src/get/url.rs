@@ -20,22 +20,24 @@ impl std::str::FromStr for Url {
     fn from_str(text: &str) -> Result<Self, Usage> {
         let refuse = |why: &str| Usage(format!("{:?} cannot be fetched: {why}", without_user(text)));
         if text.split_once("://").is_some_and(|(_, rest)| rest.is_empty() || rest.starts_with(['/', ':', '?'])) {
-            return Err(refuse("it names no host"));
+            return Err(refuse("it has no host name"));
         }
         if !text.contains("://") {
-            return Err(refuse("it should begin with https://"));
+            return Err(refuse("it must begin with https://"));
         }
         if text.contains(char::is_whitespace) {
             return Err(refuse("write a space as %20"));
         }
         if !text.is_ascii() {
-            return Err(refuse("write host names in other scripts as xn--…, and other such characters as %…"));
+            return Err(refuse(
+                "write non-ASCII host names as xn--… (punycode), and other non-ASCII characters as %XX",
+            ));
         }
         let uri: Uri = text.parse().map_err(|why| refuse(&format!("{why}")))?;
         match uri.scheme_str() {
             Some("https") => {}
             Some(other) => return Err(refuse(&format!("only https is supported, not {other}"))),
-            None => return Err(refuse("it should begin with https://")),
+            None => return Err(refuse("it must begin with https://")),
         }
         let authority = uri.authority().map_or("", |authority| authority.as_str());
         if authority.contains('@') {
@@ -82,7 +84,7 @@ mod tests {
         for (text, why) in [
             ("http://x/", "only https"),
             ("www.example.org/x", "cannot be fetched"),
-            ("/x", "should begin with https://"),
+            ("/x", "must begin with https://"),
             ("https://me@x/", "user names in URLs"),
             ("https://x y/", "cannot be fetched"),
             ("https://ä.example/", "cannot be fetched"),

@@ -49,6 +49,9 @@ pub struct Export {
     /// Name of this host in the signed history [default: the host name].
     #[arg(long, value_name = "NAME", requires = "sign")]
     from: Option<String>,
+    /// Print one JSON object, as without this option.
+    #[arg(long, conflicts_with = "sign")]
+    json: bool,
 }
 
 /// What to import, and which site to trust.
@@ -107,7 +110,7 @@ fn program(text: &str) -> Result<String, &'static str> {
 }
 
 impl Which {
-    /// An empty name selects nothing; a script with an unset variable would believe that its history is gone.
+    /// An empty name selects nothing; for a script with an unset variable, the history would seem to be gone.
     fn check(&self) -> Result<(), exit::Usage> {
         for (flag, value) in [("--app", &self.app), ("--host", &self.host)] {
             if value.as_deref() == Some("") {
@@ -196,8 +199,8 @@ fn store() -> anyhow::Result<Store> {
 fn folder() -> anyhow::Result<PathBuf> {
     let Some(folder) = store::folder(|name| std::env::var_os(name)) else {
         anyhow::bail!(
-            "there is no history: no supervisor is running for this user, and nothing is stored on disk because \
-             HEADSTART_HISTORY is `off` or neither XDG_STATE_HOME nor HOME is an absolute path"
+            "no history: no supervisor of this user is running, and none is stored, because HEADSTART_HISTORY is `off`, or neither \
+             XDG_STATE_HOME nor HOME is an absolute path"
         );
     };
     Ok(folder)

@@ -48,14 +48,23 @@ pub struct Simulate {
     /// Seed; the same seed gives the same bytes.
     #[arg(long, default_value_t = 1, allow_negative_numbers = true, value_parser = super::asked::seed())]
     seed: u64,
+    #[command(flatten)]
+    format: output::Format,
 }
 
 /// Does it.
 pub fn run(verb: &Verb) -> anyhow::Result<u8> {
     match verb {
         Verb::Report(args) => report(args),
-        Verb::Simulate(Simulate { out, hosts, days, seed }) => {
+        Verb::Simulate(Simulate { out, hosts, days, seed, format }) => {
+            super::prepare(out)?;
             let events = fleet::simulate(Size { hosts: *hosts, days: *days, seed: *seed }, out)?;
+            if format.json {
+                let told =
+                    serde_json::json!({ "events": events, "hosts": hosts, "days": days, "seed": seed, "folder": out });
+                output::document(1, told);
+                return Ok(exit::OK);
+            }
             crate::say!("{events} events of {hosts} hosts in {} (simulated, seed {seed})", out.display());
             Ok(exit::OK)
         }

@@ -111,11 +111,17 @@ pub fn run(verb: Verb) -> anyhow::Result<u8> {
         Verb::Shell(args) => {
             netns::link(&args.link).map_err(|e| exit::Usage(e.to_string()))?;
             let Shell { link, ports, events, pcapng, command } = args;
+            events.iter().chain(&pcapng).try_for_each(|file| output::check_writable(file))?;
             let settings = Settings { ports, events, pcapng, ..Settings::default() };
             let status = netns::shell_with(&link, &command, &settings)?;
             Ok(u8::try_from(status).unwrap_or(exit::FAILURE))
         }
     }
+}
+
+/// [`headstart_lab::report::prepare`] with the exit code of an output that cannot be written.
+pub fn prepare(folder: &std::path::Path) -> Result<(), exit::Usage> {
+    headstart_lab::report::prepare(folder).map_err(|why| exit::Usage(why.to_string()))
 }
 
 fn list(args: &List) -> anyhow::Result<u8> {

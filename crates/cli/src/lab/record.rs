@@ -7,7 +7,7 @@ use headstart_lab::condition::page::Families;
 use headstart_lab::netns::{self, Entered, Entry};
 use headstart_lab::page::{Protocol, recording};
 use headstart_lab::program::Folder;
-use headstart_lab::server::recorder::{self, Recorder};
+use headstart_lab::server::recorder::{self, Recorder, RecorderError};
 use headstart_lab::server::stage::Stage;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -51,7 +51,12 @@ pub struct Replay {
 /// Runs the program through a proxy that records; its exit status.
 pub fn record(args: &Record) -> anyhow::Result<u8> {
     let private = Folder::new().context("making a private folder for the run's certificate")?;
-    let recorder = Recorder::start(&args.out, &private.of("authority")?, recorder::roots()?)?;
+    let recorder =
+        Recorder::start(&args.out, &private.of("authority")?, recorder::roots()?).map_err(|why| match why {
+            RecorderError::Folder { path, source } => exit::Usage::unwritable(&path, source).into(),
+            RecorderError::Taken(_) => exit::Usage(why.to_string()).into(),
+            other => anyhow::Error::from(other),
+        })?;
     let status = netns::run_command(&args.command, |command| {
         recorder.introduce(command);
         Ok(())

@@ -1,6 +1,7 @@
 //! `headstart lab report`: one report out of several results folders.
 
 use crate::exit::{self, Usage};
+use crate::output;
 use anyhow::Context as _;
 use headstart_lab::experiment::{Claims, Outcome};
 use headstart_lab::report;
@@ -15,13 +16,20 @@ pub struct Args {
     /// Folder for the report.
     #[arg(long, value_name = "DIR", default_value = "headstart-results")]
     out: PathBuf,
+    #[command(flatten)]
+    format: output::Format,
 }
 
 /// Writes the report.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     let outcomes = args.results.iter().map(|path| read(path)).collect::<anyhow::Result<Vec<_>>>()?;
+    super::prepare(&args.out)?;
     let page = report::write_readable(&args.out, &outcomes, &Claims::built_in()?)?;
-    crate::say!("{}", page.display());
+    if args.format.json {
+        output::document(1, serde_json::json!({ "report": page, "results": outcomes.len() }));
+    } else {
+        crate::say!("{}", page.display());
+    }
     Ok(exit::OK)
 }
 

@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let conditions = (!args.conditions.is_empty()).then(|| args.conditions.clone());
     let Asked { quick, json, seed, .. } = args.asked;
     let plan = Context { quick, speeds, conditions, pages: args.pages.clone(), ..Context::new(seed) };
-    report::prepare(&out)?;
+    super::prepare(&out)?;
     let outcome = observed(entry, plan)?;
     let page = report::write(&out, &outcome, &Claims::built_in()?)?;
     if json {
@@ -117,7 +117,7 @@ pub fn watched(entry: &experiment::Entry, cx: Context) -> anyhow::Result<Outcome
     let took = clock.now() - started;
     let mut outcome = outcome?;
     outcome.extent = Some(Extent::of(&cx, pages, took));
-    let device = DeviceState::over(root, began, earlier, before, Snapshot::take(root));
+    let device = crate::help::with_commit(DeviceState::over(root, began, earlier, before, Snapshot::take(root)));
     if cx.speeds.in_namespaces() {
         for doubt in device.doubts() {
             outcome.invalidate(doubt);

@@ -88,7 +88,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         let transfer = transfer(to, wish, flows, time, clock, &mut stream).with_context(what)?;
         transfers.push((name, transfer));
     }
-    let device = DeviceState::over(root, began, before, before, Snapshot::take(root));
+    let device = crate::help::with_commit(DeviceState::over(root, began, before, before, Snapshot::take(root)));
     let doubts = device.doubts();
     let verdict = if doubts.is_empty() { "ok" } else { "degraded" };
     let added = |transfer: &Transfer| Some(transfer.loaded.median()? - idle.median()?);

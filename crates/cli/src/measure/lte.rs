@@ -41,20 +41,28 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         document(VERSION, json!({ "qualities": rows }));
         return Ok(exit::OK);
     }
-    crate::say!("CQI  modulation  code rate  bits/block    blocks/packet    Mbit/s with {} blocks", args.blocks);
-    for quality in wanted {
+    for line in lines(args, &wanted) {
+        crate::say!("{line}");
+    }
+    Ok(exit::OK)
+}
+
+/// A table of at most 60 columns.
+fn lines(args: &Args, wanted: &[&Quality]) -> Vec<String> {
+    let title = format!("Packets of {} bytes, {} blocks per subframe", args.packet, args.blocks);
+    let head = "CQI modulation code rate bits/block blocks/packet   Mbit/s".to_owned();
+    let line = |quality: &&Quality| {
         let blocks = blocks(args, quality).map_or("-".to_owned(), |blocks| blocks.to_string());
-        crate::say!(
-            "{:>3}  {:<10}  {:>9.4}  {:>12}  {:>15}  {:>10.3}",
+        format!(
+            "{:>3} {:<10} {:>9.4} {:>10} {blocks:>13} {:>8.3}",
             quality.cqi,
             quality.modulation.name(),
             quality.code_rate(),
             quality.block_bits(args.elements),
-            blocks,
             quality.rate(args.blocks, args.elements) / 1e6
-        );
-    }
-    Ok(exit::OK)
+        )
+    };
+    [title, head].into_iter().chain(wanted.iter().map(line)).collect()
 }
 
 fn blocks(args: &Args, quality: &Quality) -> Option<u32> {
@@ -72,6 +80,15 @@ fn row(args: &Args, quality: &Quality) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_table_is_aligned_and_narrow() {
+        let format = Format { json: false };
+        let args = Args { cqi: None, blocks: 110, packet: 65_535, headers: 0, elements: USABLE, format };
+        let lines = lines(&args, &lte::ALL.iter().collect::<Vec<_>>());
+        assert!(lines.iter().all(|line| line.len() <= 60), "{lines:#?}");
+        assert!(lines[1..].iter().all(|line| line.len() == lines[1].len()), "{lines:#?}");
+    }
 
     #[test]
     fn the_example_of_the_paper() {

@@ -4,6 +4,7 @@
 use super::speech::{CHUNK, DOWN, ECHO, HELLO, MESSAGE, UP};
 use crate::accept::{self, cannot_listen};
 use crate::exit::{self, Usage};
+use crate::output::{self, Format};
 use crate::serve::places::{Place, Places};
 use headstart_core::time::Duration;
 use headstart_io::clock::Clock;
@@ -26,6 +27,8 @@ pub struct Args {
     /// Maximum number of connections; when all are taken, the address with most loses one to a newcomer.
     #[arg(long, value_name = "N", default_value_t = 64)]
     connections: usize,
+    #[command(flatten)]
+    format: Format,
 }
 
 /// What a connection may have.
@@ -45,7 +48,12 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         }
     }
     let listener = TcpListener::bind(args.listen).map_err(|why| cannot_listen(args.listen, "--listen", &why))?;
-    crate::complain!("headstart: listening on {}", listener.local_addr()?);
+    let address = listener.local_addr()?;
+    if args.format.json {
+        output::document(1, serde_json::json!({ "address": address.to_string(), "pid": std::process::id() }));
+    } else {
+        crate::complain!("headstart: listening on {address}");
+    }
     let bounds = Bounds { longest: Duration::from_secs(args.longest), bytes_a_second: args.most as f64 * 1e6 / 8.0 };
     let places = Places::new(args.connections, 0);
     listener.set_nonblocking(true)?;

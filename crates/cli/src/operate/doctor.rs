@@ -61,6 +61,9 @@ struct Check {
     run: fn(Option<&Path>) -> Finding,
 }
 
+/// Columns that text is wrapped to at least.
+const MOST_NARROW: usize = 50;
+
 /// Every check, in the order in which people should mend.
 const ALL: &[Check] = &[
     Check { name: "settings", run: settings },
@@ -92,6 +95,9 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
         return Ok(code);
     }
     let colour = std::io::stdout().is_terminal() && output::colour();
+    // Whole lines for a pipe, which may go to grep.
+    let is_shown = std::io::stdout().is_terminal() || std::env::var_os("COLUMNS").is_some();
+    let columns = if is_shown { output::width().max(MOST_NARROW) } else { 10_000 };
     let width = found.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
     for (name, Finding { state, says, mend }) in &found {
         let (sign, paint) = match state {
@@ -99,10 +105,16 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
             State::Degraded => ("part", "33"),
             State::Broken => ("no  ", "31"),
         };
-        let sign = if colour { format!("\x1b[{paint}m{sign}\x1b[0m") } else { sign.to_owned() };
-        say!("{sign}  {name:width$}  {says}");
+        let rest = " ".repeat(width + 8);
+        let wrapped = |first: &str, text: &str, after: &str| {
+            let options = textwrap::Options::new(columns).initial_indent(&rest).break_words(false);
+            let lines = textwrap::fill(text, options.subsequent_indent(&format!("{rest}{after}")));
+            format!("{first}{}", &lines[rest.len()..])
+        };
+        let text = wrapped(&format!("{sign}  {name:width$}  "), says, "");
+        say!("{}", if colour { text.replacen(sign, &format!("\x1b[{paint}m{sign}\x1b[0m"), 1) } else { text });
         if let Some(mend) = mend {
-            say!("      {:width$}  -> {mend}", "");
+            say!("{}", wrapped(&rest, &format!("-> {mend}"), "   "));
         }
     }
     Ok(code)

@@ -15,16 +15,16 @@ const UNITS: [&str; 4] =
 pub fn here() -> Finding {
     match std::env::current_exe() {
         Ok(program) => of(Path::new("/"), &program),
-        Err(why) => degraded(format!("this program is not to be found: {why}"), "install it again"),
+        Err(why) => degraded(format!("the path of this program is unknown: {why}"), "reinstall it"),
     }
 }
 
 /// The same of `program` on the host below `root`.
 fn of(root: &Path, program: &Path) -> Finding {
     let Some(package) = debian(root, program).or_else(|| rpm(program)) else {
-        return works(format!("none: {} was installed by hand", program.display()));
+        return works(format!("none: {} was not installed from a package", program.display()));
     };
-    let again = format!("install the package {package} again");
+    let again = format!("reinstall the package {package}");
     let groups = std::fs::read_to_string(root.join("etc/group")).unwrap_or_default();
     if !groups.lines().any(|line| line.split(':').next() == Some(GROUP)) {
         return degraded(format!("{package}, but its group {GROUP} is missing"), format!("groupadd --system {GROUP}"));
@@ -32,7 +32,7 @@ fn of(root: &Path, program: &Path) -> Finding {
     let missing: Vec<_> = UNITS.into_iter().filter(|unit| !names(root, unit, program)).collect();
     match missing[..] {
         [] => works(format!("{package}, with its units and its group")),
-        _ => degraded(format!("{package}, but not with {} for this program", missing.join(", ")), again),
+        _ => degraded(format!("{package}, but {} does not start this program", missing.join(", ")), again),
     }
 }
 

@@ -78,7 +78,10 @@ fn initcwnd(config: &mut Config, said: Option<Option<By>>) -> Result<(), Usage> 
 /// Settings, or the defaults where they cannot be read: that is no reason not to undo changes or to look for them.
 fn settings_or_defaults(named: Option<&Path>) -> Config {
     Config::load(named).unwrap_or_else(|why| {
-        crate::complain!("headstart: warning: {why}; default settings are used");
+        why.0
+            .lines()
+            .for_each(|line| crate::complain!("headstart: warning: {}", line.trim_start_matches("headstart: ")));
+        crate::complain!("headstart: warning: default settings are used");
         Config::default()
     })
 }
@@ -143,7 +146,7 @@ fn grant() -> String {
 /// What is left without a record, and what removes it.
 fn unrecorded(found: &[String]) -> String {
     format!(
-        "made by headstart, without a record: {}; `headstart recover --found` undoes {}",
+        "changes of headstart that are not in its journal: {}; `headstart recover --found` undoes {}",
         found.join("; "),
         if found.len() == 1 { "it" } else { "them" },
     )
@@ -163,7 +166,7 @@ fn undone(undoing: &Undoing) -> (String, u8) {
         words += &format!("\nnot undone: {why}");
     }
     for why in unclosed {
-        words += &format!("\nthe record of what is undone cannot be removed (`headstart recover` tries again): {why}");
+        words += &format!("\nthe journal cannot be removed (`headstart recover` tries again): {why}");
     }
     if !found.is_empty() {
         words += &format!("\n{}", unrecorded(found));

@@ -18,11 +18,13 @@ pub fn begin() -> anyhow::Result<Page> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["ui", "--no-browser", "--json", "--until-eof"]).current_dir("/");
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-    let (Some(alive), Some(said)) = (child.stdin.take(), child.stdout.take()) else { anyhow::bail!("it has no pipes") };
+    let (Some(alive), Some(said)) = (child.stdin.take(), child.stdout.take()) else {
+        anyhow::bail!("its pipes cannot be opened")
+    };
     let mut line = String::new();
     BufReader::new(said).read_line(&mut line)?;
-    ensure!(!line.is_empty(), "it has ended at once");
+    ensure!(!line.is_empty(), "it ended at once");
     let said: serde_json::Value = serde_json::from_str(&line).context("reading its address")?;
-    let url = said["url"].as_str().context("it names no address")?.to_owned();
+    let url = said["url"].as_str().context("it printed no address")?.to_owned();
     Ok(Page { url, _alive: alive })
 }

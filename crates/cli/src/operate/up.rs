@@ -126,6 +126,8 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
         // A daemon without the right would stay and never change anything.
         return Err(exit::Coded(exit::NOT_PERMITTED, format!("CAP_NET_ADMIN is missing; {}", super::grant())).into());
     }
+    // Opened by the daemon, whose errors nobody sees.
+    args.flows.as_deref().map_or(Ok(()), crate::output::check_writable)?;
     bring_up(settings, args.foreground, args.ui, &args.format)
 }
 
@@ -133,7 +135,7 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
 fn in_kernel(args: &Args) -> Result<bool, Usage> {
     let is_captured = args.capture_default || !args.capture.is_empty();
     let needs_forwarder = match (args.capture.is_empty(), args.accelerate) {
-        (false, _) => Some("--capture leads networks through the forwarder"),
+        (false, _) => Some("--capture needs the forwarder"),
         (true, true) => Some("--accelerate needs the forwarder"),
         (true, false) => None,
     };

@@ -1,7 +1,7 @@
 //! `headstart relay key`: a key in a file of its own, and its public part.
 
 use crate::exit::{self, Usage};
-use crate::output::Format;
+use crate::output::{Format, check_writable};
 use headstart_realtime::keys::SecretKey;
 use std::path::PathBuf;
 
@@ -19,6 +19,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let made = !args.file.exists();
     let key = if made {
         let key = SecretKey::generate()?;
+        check_writable(&args.file)?;
         key.write(&args.file)?;
         key
     } else {

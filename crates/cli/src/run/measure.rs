@@ -9,7 +9,7 @@ mod kernel;
 use super::remains;
 use super::summary::Destination;
 use crate::exit;
-use crate::output::plural;
+use crate::output::{check_writable, plural};
 use anyhow::Context as _;
 use clap::ValueEnum;
 use headstart_core::connect;
@@ -36,7 +36,7 @@ use std::process::{Child, Command};
 use std::rc::Rc;
 
 /// Version of the summary's format.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// How long the last words of a program that has ended may stand still on their way.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The same for programs that continue when the forwarder stops.
@@ -67,6 +67,8 @@ pub struct Wanted<'a> {
     pub quiet: bool,
     /// A file for the summary, as JSON.
     pub summary: Option<&'a Path>,
+    /// The summary goes to standard error instead, as JSON.
+    pub json: bool,
     /// A file for a JSON line for each connection and lookup.
     pub flows: Option<&'a Path>,
     /// A file for a capture.
@@ -195,20 +197,22 @@ struct Outputs {
 
 impl Outputs {
     fn open(args: &Wanted<'_>) -> anyhow::Result<Self> {
-        let lines = args.flows.map(|file| {
-            File::create(file).with_context(|| format!("making {}, for a line for each connection", file.display()))
-        });
-        let capture = args.pcapng.map(|file| {
-            let output: Box<dyn Write> = match file.to_str() {
-                Some("-") => Box::new(std::io::stdout()),
-                _ => Box::new(File::create(file)?),
-            };
-            Capture::begin(output)
-        });
+        let capture_file = args.pcapng.filter(|file| *file != Path::new("-"));
+        let summary = Destination::open(args.summary, args.json)?;
+        // All of them before one is made.
+        args.flows.iter().chain(&capture_file).try_for_each(|file| check_writable(file))?;
+        let create = |file: &Path| File::create(file).map_err(|why| exit::Usage::unwritable(file, why));
+        let lines = args.flows.map(create).transpose()?;
+        let capture = match (args.pcapng, capture_file) {
+            (None, _) => None,
+            (Some(_), None) => Some(Box::new(std::io::stdout()) as Box<dyn Write>),
+            (_, Some(file)) => Some(Box::new(create(file)?) as Box<dyn Write>),
+        };
+        let capture = capture.map(Capture::begin);
         let named = |why| anyhow::Error::from(why).context(format!("writing a capture to {}", args.capture_name()));
         let telemetry = crate::telemetry::open(args.telemetry, args.quiet);
-        let (lines, capture) = (lines.transpose()?, capture.transpose().map_err(named)?);
-        Ok(Self { lines, capture, telemetry, summary: Destination::open(args.summary)? })
+        let capture = capture.transpose().map_err(named)?;
+        Ok(Self { lines, capture, telemetry, summary })
     }
 }
 
@@ -277,7 +281,7 @@ struct App {
     quic: Vec<f64>,
     up: u64,
     down: u64,
-    sent_again: f64,
+    retransmissions: f64,
     connect: Vec<f64>,
     rtt: Vec<f64>,
 }
@@ -379,7 +383,7 @@ impl App {
         self.accelerated += u64::from(flow.accelerated.is_some());
         self.up += flow.up.bytes;
         self.down += flow.down.bytes;
-        self.sent_again += read("sent_again").unwrap_or(0.0);
+        self.retransmissions += read("retransmissions").unwrap_or(0.0);
         self.connect.extend(read("connect_ms"));
         self.rtt.extend(read("rtt_ms"));
     }
@@ -435,6 +439,9 @@ fn report(args: &Wanted<'_>, measured: &mut Measured, took: Instant) -> bool {
         });
         to.write(&summary);
     }
+    if args.json {
+        return is_whole;
+    }
     let lookups = match median(&measured.lookups) {
         Some(median) => format!("{} (median {median} ms)", plural(measured.lookups.len() as u64, "lookup")),
         None => "no lookups".to_owned(),
@@ -467,7 +474,7 @@ impl App {
         json!({
             "udp_flows": self.udp_flows, "quic_flows": self.quic_flows, "quic_handshake_ms": median(&self.quic),
             "connections": self.connections, "failed": self.failed, "accelerated": self.accelerated, "up_bytes": self.up, "down_bytes": self.down,
-            "connect_ms": median(&self.connect), "rtt_ms": median(&self.rtt), "sent_again": self.sent_again,
+            "connect_ms": median(&self.connect), "rtt_ms": median(&self.rtt), "retransmissions": self.retransmissions,
         })
     }
 }
@@ -495,7 +502,7 @@ impl std::fmt::Display for App {
         if let Some(rtt) = median(&self.rtt) {
             write!(f, ", round trip {rtt} ms")?;
         }
-        write!(f, ", {} bytes up, {} down, {} segments retransmitted", self.up, self.down, self.sent_again)
+        write!(f, ", {} bytes up, {} down, {} segments retransmitted", self.up, self.down, self.retransmissions)
     }
 }
 
@@ -552,7 +559,7 @@ mod tests {
             delivered: Default::default(),
             facts: None,
             requests: Default::default(),
-            sent_again_here: 0,
+            local_retransmissions: 0,
             told: None,
             end: End::Refused,
             ended: Some(Instant::from_millis(9)),

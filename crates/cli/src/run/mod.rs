@@ -95,6 +95,9 @@ pub struct Args {
     /// Write a JSON summary of gains and costs to FILE.
     #[arg(long, value_name = "FILE")]
     summary: Option<PathBuf>,
+    /// Print the summary as one JSON object on standard error instead of the summary line.
+    #[arg(long, conflicts_with = "summary")]
+    json: bool,
     /// For the lab's `oracle`: a file of lines `NAME 4` or `NAME 6`.
     #[arg(long, value_name = "FILE", hide = true)]
     faster: Option<PathBuf>,
@@ -148,6 +151,7 @@ pub fn run(mut args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
             command: &args.command,
             quiet: args.quiet,
             summary: args.summary.as_deref(),
+            json: args.json,
             flows: args.flows.as_deref(),
             pcapng: args.pcapng.as_deref(),
             snap: args.snap,
@@ -163,7 +167,7 @@ pub fn run(mut args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
 /// Runs the program with its names and connections served; its exit code. Should it need a supervisor of its own, `alone` is that.
 pub fn covered(mut args: Args, named: Option<&Path>, alone: Alone) -> anyhow::Result<u8> {
     environment::check()?;
-    let to = summary::Destination::open(args.summary.as_deref())?;
+    let to = summary::Destination::open(args.summary.as_deref(), args.json)?;
     let mut config = Config::load(named)?;
     args.quiet = environment::is_quiet(args.quiet, &config);
     let race = race_of(&args)?;
@@ -280,8 +284,8 @@ fn race_of(args: &Args) -> anyhow::Result<Option<&'static race::Entry>> {
     Ok(Some(entry))
 }
 
-/// Whether this run wants a supervisor of its own: it says so, or it wants what the user's supervisor does not do. That
-/// keeps what it learns, which a run without a history does not want.
+/// Whether this run needs a supervisor of its own: on request, with settings other than the usual ones, or without a history, which
+/// the user's supervisor has.
 fn is_private(args: &Args, settings: &Settings) -> bool {
     let is = |name, value: &str| std::env::var_os(name).is_some_and(|v| v == value);
     let asked = args.private || is("HEADSTART", "private") || is("HEADSTART_HISTORY", "off");
@@ -343,7 +347,7 @@ fn report(args: &Args, reached: bool, summary: Result<Summary, ControlError>, to
     if let (Some(to), Ok(summary)) = (to, &summary) {
         to.write(&summary::json(summary));
     }
-    if reached {
+    if reached && !(args.json && summary.is_ok()) {
         complain(args, format_args!("{gained}"));
     }
 }

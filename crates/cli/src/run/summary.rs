@@ -1,7 +1,7 @@
 //! What a run has gained, as JSON and in words. Nothing is counted here.
 
 use crate::exit::Usage;
-use crate::output::{plural, writable};
+use crate::output::{check_writable, plural};
 use headstart_core::connect::Tally;
 use headstart_core::time::Duration;
 use headstart_io::control::Summary;
@@ -15,38 +15,43 @@ fn ms(d: Duration) -> f64 {
 }
 
 /// Version of the summary's format.
-const SUMMARY_VERSION: u32 = 1;
+const SUMMARY_VERSION: u32 = 2;
 
 /// The file that a summary goes to. A pipe is opened before the program runs and before signals are kept for it: one that nothing
 /// reads from is waited for, which may be interrupted. Any other file is written only where there is a summary.
-pub struct Destination {
-    path: PathBuf,
-    pipe: Option<File>,
+pub enum Destination {
+    /// A file, and the descriptor of one that is a pipe.
+    File(PathBuf, Option<File>),
+    /// Standard error, on a line of its own (`--json`).
+    StandardError,
 }
 
 impl Destination {
     /// That of `path`, if one is wanted; an error where no file can be written. A pipe that cannot be opened is named, and the
-    /// program runs without a summary.
-    pub fn open(path: Option<&Path>) -> Result<Option<Self>, Usage> {
-        let Some(path) = path.map(Path::to_owned) else { return Ok(None) };
+    /// program runs without a summary. With `json` and no path, it goes to standard error.
+    pub fn open(path: Option<&Path>, json: bool) -> Result<Option<Self>, Usage> {
+        let Some(path) = path.map(Path::to_owned) else { return Ok(json.then_some(Self::StandardError)) };
         let is_pipe = std::fs::metadata(&path).is_ok_and(|found| found.file_type().is_fifo());
         if !is_pipe {
-            writable(&path).map_err(|why| Usage(format!("--summary: {}: {why}", path.display())))?;
+            check_writable(&path)?;
         }
         let pipe = is_pipe.then(|| File::options().write(true).open(&path)).transpose();
         let pipe = pipe.inspect_err(|why| failed(&path, why));
-        Ok(pipe.ok().map(|pipe| Self { path, pipe }))
+        Ok(pipe.ok().map(|pipe| Self::File(path, pipe)))
     }
 
     /// Writes the summary.
     pub fn write(self, summary: &serde_json::Value) {
         let text = summary.to_string();
-        let written = match self.pipe {
-            Some(mut pipe) => pipe.write_all(text.as_bytes()),
-            None => std::fs::write(&self.path, text),
-        };
-        if let Err(why) = written {
-            failed(&self.path, &why);
+        match self {
+            Self::StandardError => crate::complain!("{text}"),
+            Self::File(path, pipe) => {
+                let written = match pipe {
+                    Some(mut pipe) => pipe.write_all(text.as_bytes()),
+                    None => std::fs::write(&path, text),
+                };
+                let _ = written.inspect_err(|why| failed(&path, why));
+            }
         }
     }
 }
@@ -87,11 +92,11 @@ pub fn json(summary: &Summary) -> serde_json::Value {
     serde_json::json!({
         "version": SUMMARY_VERSION,
         "processes": summary.processes,
-        "connects_heard": summary.connects_heard,
+        "connect_calls": summary.connects_heard,
         "resolved": resolved,
         "unresolved": unresolved,
-        "asked": asked,
-        "not_waited_for": not_waited_for,
+        "program_queries": asked,
+        "answered_without_other_family": not_waited_for,
         "cache_hits": cache_hits,
         "cache_misses": cache_misses,
         "queries": queries,
@@ -101,13 +106,13 @@ pub fn json(summary: &Summary) -> serde_json::Value {
         "handed_over_in_progress": handed_over_in_progress,
         "failed": failed,
         "unused": unused,
-        "at_once": at_once,
+        "handed_over_without_wait": at_once,
         "queries_ahead": queries_ahead,
         "spares": spares,
         "spares_taken": spares_taken,
         "optimistic": optimistic,
-        "missed": missed,
-        "passed": passed,
+        "spare_misses": missed,
+        "not_handled": passed,
         "lookup_wait_ms": ms(*lookup_wait),
         "connect_wait_ms": ms(*connect_wait),
         "handshakes_ms": ms(*handshakes),

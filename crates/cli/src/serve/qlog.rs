@@ -1,6 +1,7 @@
 //! What start rules do to connections, as events of qlog in a folder: a file a peer, JSON text sequences (RFC 7464) as
 //! draft-ietf-quic-qlog-main-schema has them. Written by a thread of its own; no connection waits for it.
 
+use crate::exit::Usage;
 use anyhow::Context as _;
 use headstart_core::time::Instant;
 use headstart_io::clock::wall;
@@ -37,10 +38,12 @@ pub struct Log {
     dropped: Arc<AtomicU64>,
 }
 
-/// Writes events into `folder`, which is made if need be.
+/// Writes events into `folder`, which is made if need be; folders above it are not, since a wrong path would make them too.
 pub fn begin(folder: &Path) -> anyhow::Result<Log> {
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.with_context(|| format!("making the folder {}", folder.display()))?;
+    if !folder.is_dir() {
+        let made = std::fs::DirBuilder::new().mode(0o700).create(folder);
+        made.map_err(|why| Usage::unwritable(folder, why))?;
+    }
     let ((tell, told), (over, ended)) = (sync_channel(QUEUE), sync_channel(1));
     let begun = Instant::ZERO + wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let (thread, of) = (std::thread::Builder::new().name("qlog".into()), folder.to_owned());

@@ -19,7 +19,7 @@ use serde_json::json;
 use view::View;
 
 /// Version of the JSON.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Arguments of `headstart top`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -89,6 +89,6 @@ fn ask(pid: u32) -> anyhow::Result<Board> {
     board::ask(pid).map_err(|e| {
         let code =
             if e.kind() == std::io::ErrorKind::PermissionDenied { exit::NOT_PERMITTED } else { exit::UNREACHABLE };
-        Coded(code, format!("process {pid} has no measurement that answers: {e}; `headstart top` without a number finds those that run")).into()
+        Coded(code, format!("process {pid} does not answer as a measurement: {e}; `headstart top` without a process id finds running ones")).into()
     })
 }

@@ -149,7 +149,7 @@ impl View {
                 number(rates.map(|rates| rates[1])),
                 meter("down_gap_ms"),
                 meter("longest_down_gap_ms"),
-                count(app.meters.get("sent_again").copied()),
+                count(app.meters.get("retransmissions").copied()),
             ];
             Row { cells, mood: if app.failed > 0 { Mood::Failing } else { Mood::Plain } }
         };
@@ -175,7 +175,7 @@ impl View {
                 number(rates.map(|rates| rates[1])),
                 meter("down_gap_ms"),
                 meter("longest_down_gap_ms"),
-                count(line.meters.get("sent_again").copied()),
+                count(line.meters.get("retransmissions").copied()),
             ];
             Row { cells, mood }
         };
@@ -246,7 +246,7 @@ pub mod tests {
     /// A board of a program with a connection, which has had so many bytes at so many milliseconds.
     pub fn board(at_ms: f64, down_bytes: u64) -> Board {
         let meters: Meters =
-            [("rtt_ms", 17.25), ("connect_ms", 34.5), ("sent_again", 2.0)].map(|(k, v)| (k.to_owned(), v)).into();
+            [("rtt_ms", 17.25), ("connect_ms", 34.5), ("retransmissions", 2.0)].map(|(k, v)| (k.to_owned(), v)).into();
         let app = App {
             name: "curl".into(),
             open: 1,
@@ -316,7 +316,7 @@ pub mod tests {
 
     #[test]
     fn the_meters_that_are_shown_are_in_the_registry() {
-        for name in ["rtt_ms", "connect_ms", "down_gap_ms", "longest_down_gap_ms", "sent_again"] {
+        for name in ["rtt_ms", "connect_ms", "down_gap_ms", "longest_down_gap_ms", "retransmissions"] {
             assert!(meter::ALL.iter().any(|meter| meter.name == name), "{name}");
         }
     }

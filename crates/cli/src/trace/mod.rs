@@ -41,6 +41,9 @@ pub struct Args {
     /// Do not print the measurement summary.
     #[arg(short, long)]
     quiet: bool,
+    /// Print the measurement summary as one JSON object on standard error instead of text.
+    #[arg(long)]
+    json: bool,
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -90,6 +93,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         command: &args.command,
         quiet: args.quiet,
         summary: None,
+        json: args.json,
         flows: None,
         pcapng: None,
         snap: args.snap,
@@ -110,8 +114,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     }
     // Before the program runs: what cannot be written should not cost a run.
     let wants_file = args.write.is_some() || args.to.is_none();
-    let mut out =
-        wants_file.then(|| File::create(&file).with_context(|| format!("making {}", file.display()))).transpose()?;
+    let mut out = wants_file.then(|| File::create(&file).map_err(|why| Usage::unwritable(&file, why))).transpose()?;
     let began = wall();
     let (code, lines) = measured(&wanted)?;
     let bytes = match args.format {

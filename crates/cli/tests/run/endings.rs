@@ -183,7 +183,7 @@ fn the_summary_is_one_json_object_and_an_unwritable_place_is_named() {
     let good = ended(scratch.headstart(words).spawn().unwrap());
     assert!(good.code == Some(0) && good.err.contains("nothing to gain"), "{good:?}");
     let summary: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
-    assert!(summary["version"] == 1 && summary["handed_over"] == 0 && summary["passed"].is_object(), "{summary}");
+    assert!(summary["version"] == 2 && summary["handed_over"] == 0 && summary["not_handled"].is_object(), "{summary}");
     let bad = ended(scratch.headstart(["run", "--summary", "/nonexistent/file", "--", "true"]).spawn().unwrap());
     assert!(bad.code == Some(2) && bad.err.contains("/nonexistent/file"), "before it runs: {bad:?}");
     assert!(scratch.left_behind().is_empty());

@@ -36,7 +36,7 @@ inside!(measured_in_the_kernel_a_program_gets_the_same_and_its_connections_and_l
             assert!(used[name].as_f64().unwrap() >= 10.0, "{name}: {used}");
         }
         assert!(used["rtt_p95_ms"].as_f64().unwrap() >= 10.0 * 0.87, "{used}");
-        let numbers = ["user", "sent_again"].map(|name| used[name].as_f64());
+        let numbers = ["user", "retransmissions"].map(|name| used[name].as_f64());
         assert!(used["app"] == "curl" && numbers == [Some(0.0); 2], "{used}");
         let lookup = lines.iter().find(|line| line["event"] == "lookup" && line["name"] == "www.lab.example").unwrap();
         assert!(lookup["took_ms"].as_f64().unwrap() >= 10.0 && lookup["app"] == "curl", "{lookup}");

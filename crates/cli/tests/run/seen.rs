@@ -2,6 +2,7 @@
 
 use crate::lab::{Ended, HEADSTART, Lab, Scratch, ended, found, inside, site, supervisors, until, world};
 use crate::processes::{ask_to_end, is_alive};
+use crate::schema::must_hold;
 use headstart_lab::browser::{BrowserError, Chromium};
 use headstart_lab::world::Reply;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -254,7 +255,9 @@ inside!(a_network_that_breaks_is_told_once_with_what_to_do, || {
         assert_eq!(run(&lab, &[curl.to_str().unwrap(), "-sS", &url]).code, Some(0));
     }
     until("something is told", || fs::read_to_string(&said).unwrap().contains('\n'));
-    let told: Value = serde_json::from_str(fs::read_to_string(&said).unwrap().lines().next().unwrap()).unwrap();
+    let line = fs::read_to_string(&said).unwrap().lines().next().unwrap().to_owned();
+    must_hold("watch", &line);
+    let told: Value = serde_json::from_str(&line).unwrap();
     assert_eq!(told["cause"], "silent");
     assert!(told["began"] == true && told["fix"].as_str().is_some_and(|fix| !fix.is_empty()), "{told}");
     until("the desktop shows it", || {

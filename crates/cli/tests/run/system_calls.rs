@@ -35,7 +35,7 @@ inside!(what_the_library_was_declined_is_not_asked_about_a_second_time, || {
         let both = lab.ours_with(&["--via", "auto"], &[program, behaviour]);
         // Which is which depends on whether an attempt is quicker than the program.
         let asked = |run: &Ended| {
-            let passed = run.summary["passed"].as_object().into_iter().flatten();
+            let passed = run.summary["not_handled"].as_object().into_iter().flatten();
             let passed: u64 = passed.filter_map(|(_, n)| n.as_u64()).sum();
             passed + run.count("handed_over") + run.count("handed_over_in_progress") + run.count("failed")
         };
@@ -66,7 +66,7 @@ print(s.recv(4))
 "#;
     let run = lab.ours(&[python.as_str(), "-c", script]);
     assert_eq!((run.code, run.out.trim()), (Some(0), "b'HTTP'"), "{run:?}");
-    assert!(run.summary["passed"]["no file descriptors left"].as_u64().is_some_and(|n| n > 0), "{run:?}");
+    assert!(run.summary["not_handled"]["no file descriptors left"].as_u64().is_some_and(|n| n > 0), "{run:?}");
 });
 
 /// Starts a program that leaves another behind, which visits a server after the first has ended; what that one printed.

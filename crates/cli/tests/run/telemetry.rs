@@ -1,6 +1,7 @@
 //! Telemetry, end to end: off unless it is asked for, hashes in place of names, and `telemetry show` hides nothing.
 
 use crate::lab::{Ended, HEADSTART, Lab, ended, found, inside};
+use crate::schema::must_hold;
 use serde_json::Value;
 use std::fs;
 
@@ -30,6 +31,7 @@ inside!(what_is_written_for_the_fleet_is_what_show_prints_and_names_nobody, || {
         files.iter().filter(|path| path.extension().is_some_and(|ending| ending == "jsonl")).collect();
     assert_eq!(batches.len(), 1);
     assert_eq!(shown.out, fs::read_to_string(batches[0]).unwrap(), "byte for byte");
+    shown.out.lines().for_each(|line| must_hold("telemetry", line));
     let events: Vec<Value> = shown.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(events.len(), 2);
     for event in &events {

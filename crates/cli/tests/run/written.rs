@@ -3,6 +3,7 @@
 
 use crate::lab::{Lab, Scratch, ended, inside, until};
 use crate::processes::send;
+use crate::schema::must_hold;
 use rustix::process::Signal;
 
 #[test]
@@ -47,6 +48,8 @@ inside!(a_capture_that_is_cut_off_is_told_and_is_no_success, || {
     let summary = measured(&["run", "--measure", "--summary", "/nonexistent/summary", "--", "sh", "-c", "exit 7"]);
     assert!(summary.code == Some(2) && summary.err.contains("/nonexistent/summary"), "{summary:?}");
     let file = lab.scratch.path("whole.pcapng");
+    let whole = measured(&["trace", "--json", "-w", file.to_str().unwrap(), "--", "true"]);
+    must_hold("measure-summary", &whole.err);
     let whole = measured(&["trace", "-w", file.to_str().unwrap(), "--", "true"]);
     assert!(whole.code == Some(0) && !whole.err.contains("cut off"), "{whole:?}");
 });

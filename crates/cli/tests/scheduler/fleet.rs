@@ -1,5 +1,7 @@
 //! `lab fleet`: a fleet that never was, and what DuckDB says of it, compared with the events themselves.
 
+use crate::schema::must_hold;
+
 use super::scene::{LAB, python_with};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -39,6 +41,7 @@ fn the_report_of_a_fleet_says_what_its_events_say_and_nothing_twice() {
 
     let report = lab(folder, &python, &["report", "--json", "fleet"]);
     assert!(report.status.success(), "{report:?}");
+    must_hold("lab-fleet-report", std::str::from_utf8(&report.stdout).unwrap());
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
     let account = &report["account"][0];
     let hosts: BTreeSet<&str> = all.iter().map(|event| event["host"].as_str().unwrap()).collect();

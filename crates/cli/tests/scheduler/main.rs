@@ -11,5 +11,7 @@ mod python;
 mod questions;
 mod ray;
 mod scene;
+#[path = "../verbs/schema.rs"]
+mod schema;
 mod slurm;
 mod ssh;

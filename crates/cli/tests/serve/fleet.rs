@@ -1,6 +1,7 @@
 //! What one host of a site has learned is where another begins (`history export --sign`, `import`).
 
 use crate::scene::{Ended, HEADSTART, Scratch, Server, until};
+use crate::schema::must_hold;
 use std::path::Path;
 
 const LENGTH: u32 = 2_000_000;
@@ -46,6 +47,8 @@ fn a_server_that_has_just_joined_begins_with_what_another_has_learned() {
     let store = scratch.path("newcomer").to_str().unwrap().to_owned();
     let without = Server::start(scratch.clone(), &["--store", &format!("{store}-without")]);
     assert_eq!(remembered(&without), 0, "the first contact");
+    let said = history(&scratch, "other", &["import", &file, "--site", &site, "--json"]);
+    must_hold("history-import", &said.out);
     let said = history(&scratch, "newcomer", &["import", &file, "--site", &site]);
     assert!(said.code == Some(0) && said.out.starts_with("imported: history of web-1 ("), "{said:?}");
     let with = Server::start(scratch.clone(), &["--store", &store]);

@@ -14,4 +14,6 @@ mod memory;
 mod others;
 mod refusals;
 mod scene;
+#[path = "../verbs/schema.rs"]
+mod schema;
 mod transfer;

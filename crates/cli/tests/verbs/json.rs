@@ -52,6 +52,14 @@ fn what_needs_no_network_is_as_its_schema_says() {
     let mistakes: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert_eq!(mistakes["mistakes"].as_array().map(Vec::len), Some(2), "{said}");
     must_hold("relay-key", &printed(headstart(&["relay", "key", "--json"]).arg(folder.path().join("key"))));
+    must_hold("config-init", &printed(headstart(&["config", "init", "--json"]).arg(folder.path().join("new.toml"))));
+    let made = printed(&mut headstart(&["steer", "genkey", "--json"]));
+    must_hold("steer-genkey", &made);
+    let secret: serde_json::Value = serde_json::from_str(&made).unwrap();
+    let file = folder.path().join("secret");
+    std::fs::write(&file, secret["secret"].as_str().unwrap()).unwrap();
+    let pubkey = headstart(&["steer", "pubkey", "--json"]).stdin(std::fs::File::open(&file).unwrap()).output().unwrap();
+    must_hold("steer-pubkey", std::str::from_utf8(&pubkey.stdout).unwrap());
     let history = folder.path().join("history");
     let forget = |words: &[&str]| {
         let mut command = headstart(&["history", "forget", "--json"]);
@@ -63,6 +71,16 @@ fn what_needs_no_network_is_as_its_schema_says() {
     let mut run = headstart(&["lab", "run", "connect-model", "--quick", "--json", "--out"]);
     let rows = printed(run.arg(folder.path().join("results")));
     must_hold("lab-run", rows.lines().last().unwrap());
+    let mut report = headstart(&["lab", "report", "--json", "--out"]);
+    must_hold("lab-report", &printed(report.arg(folder.path().join("report")).arg(folder.path().join("results"))));
+    let mut fleet = headstart(&["lab", "fleet", "simulate", "--json", "--hosts", "5", "--days", "1", "--out"]);
+    must_hold("lab-fleet-simulate", &printed(fleet.arg(folder.path().join("fleet"))));
+    let campaign = folder.path().join("campaign.toml");
+    std::fs::write(&campaign, "[[set]]\nexperiment = \"connect-model\"\nseeds = 1\nquick = true\n").unwrap();
+    let plan = folder.path().join("plan.jsonl");
+    std::fs::write(&plan, printed(headstart(&["lab", "plan"]).arg(campaign))).unwrap();
+    let mut work = headstart(&["lab", "work", "--json", "--out"]);
+    must_hold("lab-work", &printed(work.arg(folder.path().join("tasks")).arg("--plan").arg(plan)));
     let rows = printed(&mut headstart(&["lab", "scenario", "dumbbell", "--time", "virtual", "--json"]));
     must_hold("lab-scenario", rows.lines().last().unwrap());
 }
@@ -86,6 +104,8 @@ fn what_listens_says_where_as_its_schema_says() {
     let proxy = ["proxy", "--json", "--fat", "127.0.0.1", "--fast", "127.0.0.2", "--listen", "127.0.0.1:0"];
     let (_proxy, line) = server(&mut headstart(&proxy));
     must_hold("proxy", &line);
+    let (_page, line) = server(&mut headstart(&["ui", "--json", "--no-browser", "--port", "0"]));
+    must_hold("ui", &line);
 }
 
 #[test]
@@ -106,9 +126,14 @@ fn what_goes_over_loopback_is_as_its_schema_says() {
     let run = headstart(&["run", "--private", "-q", "--summary"]).arg(&summary).args(["--", "true"]).status().unwrap();
     assert!(run.success());
     must_hold("run-summary", &std::fs::read_to_string(summary).unwrap());
-    let (_measured, line) = server(&mut headstart(&["measure", "serve", "--listen", "127.0.0.1:0"]));
-    let at =
-        line.split_whitespace().find(|word| word.starts_with("127.0.0.1:")).unwrap().trim_end_matches([',', ';', ':']);
+    let run = headstart(&["run", "--private", "--json", "--", "sh", "-c", "echo out; echo err >&2"]).output().unwrap();
+    let said = String::from_utf8(run.stderr).unwrap();
+    assert_eq!((run.stdout.as_slice(), said.lines().count()), (&b"out\n"[..], 2), "{said}");
+    must_hold("run-summary", said.lines().last().unwrap());
+    let (_measured, line) = server(&mut headstart(&["measure", "serve", "--json", "--listen", "127.0.0.1:0"]));
+    must_hold("measure-serve", &line);
+    let told: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let at = told["address"].as_str().unwrap();
     must_hold("measure-network", &printed(&mut headstart(&["measure", "network", at, "--seconds", "0.2", "--json"])));
 }
 
@@ -117,13 +142,46 @@ fn every_verb_that_prints_json_is_in_the_list_of_schemas() {
     let reference = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
     let commands = std::fs::read_to_string(reference.join("commands.md")).unwrap();
     let listed = std::fs::read_to_string(reference.join("schemas/README.md")).unwrap();
-    let verbs = commands.split("\n## ").filter(|verb| verb.contains("\n      --json\n") || verb.contains(" --json "));
-    let mut seen = 0;
-    for verb in verbs.map(|verb| verb.lines().next().unwrap()).filter(|verb| verb.contains(' ')) {
-        assert!(listed.lines().any(|row| row.contains(&format!("{verb} ")) && row.contains("--json")), "{verb}");
-        seen += 1;
+    let (with, without) = listed.split_once("\n## No `--json`\n").unwrap();
+    let mut seen = [0; 2];
+    // The first is the title, then come `headstart` and verbs; what has verbs below it does nothing itself.
+    for help in commands.split("\n## ").skip(2).filter(|help| !help.contains(" <COMMAND>\n")) {
+        let verb = help.lines().next().unwrap();
+        let prints = help.contains("\n      --json\n");
+        let rows = if prints { with } else { without };
+        let is_listed = |row: &str| row.contains(&format!("{verb} ")) && (!prints || row.contains("--json"));
+        assert!(rows.lines().any(is_listed), "{verb}: {}", if prints { "has no schema" } else { "why no --json?" });
+        seen[usize::from(prints)] += 1;
     }
-    assert!(seen > 20, "{seen}");
+    assert!(seen[0] > 5 && seen[1] > 30, "{seen:?}");
+    assert_eq!(without.lines().filter(|row| row.starts_with("| headstart ")).count(), seen[0], "all of them exist");
+}
+
+#[test]
+fn every_schema_is_held_to_what_is_printed() {
+    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut sources = String::new();
+    let mut folders = vec![here.join("tests")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            match entry.extension() {
+                _ if entry.is_dir() => folders.push(entry),
+                Some(ending) if ending == "rs" => sources += &std::fs::read_to_string(entry).unwrap(),
+                _ => {}
+            }
+        }
+    }
+    // Named in the call, or in a table of schemas and words that goes there.
+    let is_held = |name: &str| {
+        [format!("must_hold(\"{name}\""), format!("(\"{name}\", &[")].iter().any(|call| sources.contains(call))
+    };
+    let schemas = std::fs::read_dir(here.join("../../docs/reference/schemas")).unwrap();
+    for schema in schemas.map(|entry| entry.unwrap().file_name().into_string().unwrap()) {
+        // The engine's is held by the tests of `io::engine::message`.
+        if let Some(name) = schema.strip_suffix(".json").filter(|name| *name != "engine") {
+            assert!(is_held(name), "no test holds output to {schema}");
+        }
+    }
 }
 
 #[test]

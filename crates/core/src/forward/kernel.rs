@@ -171,7 +171,7 @@ impl Reader {
         let (up, down) = (self.way(&mut fields)?, self.way(&mut fields)?);
         let [bytes, took, _run, run_acknowledged, run_began, run_at] = fields.u64s()?;
         let [count, total, longest] = fields.u64s()?;
-        let [rtt, min_rtt, sent_again, lost, reordered, origin, fins, _next] = fields.u32s()?;
+        let [rtt, min_rtt, retransmissions, lost, reordered, origin, fins, _next] = fields.u32s()?;
         let trips = (0..TRIPS).map(|_| fields.u32()).collect::<Option<Vec<u32>>>()?;
         let mut delivered = Transfer { bytes, took: Duration::from_nanos(took) };
         if run_acknowledged >= TRANSFER {
@@ -180,7 +180,7 @@ impl Reader {
         let facts = Facts {
             rtt: Duration::from_micros(rtt.into()),
             min_rtt: Some(Duration::from_micros(min_rtt.into())).filter(|_| min_rtt > 0 && min_rtt < u32::MAX),
-            sent_again,
+            retransmissions,
         };
         let end = if ended == 0 { End::Open } else { end_of(connected > 0, syn > 0, error, fins) };
         let flow = Flow {

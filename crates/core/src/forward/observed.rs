@@ -15,7 +15,7 @@ pub struct Facts {
     /// The smallest one, if known.
     pub min_rtt: Option<Duration>,
     /// Segments that were retransmitted.
-    pub sent_again: u32,
+    pub retransmissions: u32,
 }
 
 /// How a connection ended.
@@ -188,7 +188,7 @@ pub struct Flow {
     /// From the last bytes of what the program said to the peer's acknowledgement of them, where that is timed.
     pub requests: Trips,
     /// Segments that had to be retransmitted between the program and here.
-    pub sent_again_here: u32,
+    pub local_retransmissions: u32,
     /// What only the kernel tells; none if the forwarder has carried it.
     pub told: Option<Box<TcpStats>>,
     /// How it ended.
@@ -213,7 +213,7 @@ impl Flow {
             delivered: Transfer::default(),
             facts: None,
             requests: Trips::default(),
-            sent_again_here: 0,
+            local_retransmissions: 0,
             told: None,
             end: End::Open,
             ended: None,

@@ -39,7 +39,7 @@ pub(super) struct Lane {
     pub last_sent: Option<Instant>,
 }
 
-/// What became of a message that was handed in.
+/// Result of handing in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Queued {
     New,

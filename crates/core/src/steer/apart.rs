@@ -1,9 +1,8 @@
-//! What a packet of TCP acknowledges, said by a packet of its own: the two that one becomes when data is in more of a hurry.
+//! Splits a TCP segment in two: its data with an older acknowledgement number, and a pure acknowledgement with the new one.
 //!
-//! Data that came over the fast channel is acknowledged over the fat one, while a request that acknowledges it too goes fast: it
-//! then says what an older acknowledgement said, and one without data follows it (docs/decisions/0033). To TCP this is a segment
-//! that was overtaken (RFC 9293, section 3.10.7.4). RFC 1624 for the checksum. What never happens here: a byte of payload, or
-//! anything but the two numbers and what depends on them, is changed.
+//! Needed where data of the fast channel is acknowledged over the fat one, while a request that carries the same acknowledgement
+//! goes over the fast one (docs/decisions/0033). To TCP this is a reordered segment (RFC 9293, section 3.10.7.4). The checksum is
+//! updated by RFC 1624. Never changes payload, nor anything but the two numbers and what depends on them.
 
 use crate::wire::ip::tcp::Flags;
 use crate::wire::ip::{TCP, V4_HEADER, V6_HEADER, checksum};

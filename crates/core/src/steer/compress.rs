@@ -36,7 +36,7 @@ struct Context {
     used: u64,
 }
 
-/// What became of a packet.
+/// How a packet is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// It goes as it is.

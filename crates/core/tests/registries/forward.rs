@@ -32,7 +32,7 @@ fn flow(asked: Instant) -> Flow {
         facts: None,
         requests: Trips::default(),
         accelerated: None,
-        sent_again_here: 0,
+        local_retransmissions: 0,
         told: None,
         end: End::Open,
         ended: None,
@@ -53,9 +53,9 @@ fn every_meter_says_a_number_or_nothing_of_every_flow() {
                         (way.bytes, way.packets, way.first, way.last) = (count, count, first, second);
                         (way.gaps.count, way.gaps.total, way.gaps.longest) = (count, time, time);
                     }
-                    flow.facts = Some(Facts { rtt: time, min_rtt: Some(time), sent_again: count as u32 });
+                    flow.facts = Some(Facts { rtt: time, min_rtt: Some(time), retransmissions: count as u32 });
                     flow.requests = Trips { count, total: time, longest: time };
-                    flow.sent_again_here = count as u32;
+                    flow.local_retransmissions = count as u32;
                     for entry in meter::ALL {
                         let read = (entry.read)(&flow);
                         assert!(read.is_none_or(|n| n.is_finite() && n >= 0.0), "{}: {read:?} of {flow:?}", entry.name);

@@ -1,12 +1,8 @@
 //! The state of the machine that an experiment ran on: the answer to paper 3 (P3.7), which found that a measurement
 //! without the state of its device cannot be compared with any other.
 //!
-//! Reads `/proc`, `/sys` and `.git` below a root that the caller gives (tests bring their own); takes the date as an
+//! Reads `/proc` and `/sys` below a root that the caller gives (tests bring their own); takes the date as an
 //! argument, runs no program, changes nothing. What cannot be read is absent, never guessed.
-
-mod checkout;
-
-pub use checkout::{commit_of_checkout, commit_of_this_program};
 
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -20,7 +16,7 @@ pub struct DeviceState {
     pub date: String,
     /// Version of this program.
     pub program: String,
-    /// Commit that it was built from, see [`commit_of_this_program`].
+    /// Commit that it was built from, with `-dirty` behind it if sources were changed since; the program adds it.
     pub commit: Option<String>,
     /// Kernel release.
     pub kernel: Option<String>,
@@ -118,6 +114,13 @@ impl Snapshot {
 }
 
 impl DeviceState {
+    /// The commit in twelve digits, still with `-dirty`.
+    pub fn short_commit(&self) -> Option<String> {
+        let commit = self.commit.as_deref()?;
+        let (hash, dirty) = commit.strip_suffix("-dirty").map_or((commit, ""), |hash| (hash, "-dirty"));
+        Some(hash.chars().take(12).collect::<String>() + dirty)
+    }
+
     /// The state of the machine below `root` over a run that began at `began`: a moment before it, at its beginning and at
     /// its end.
     pub fn over(root: &Path, began: SystemTime, earlier: Snapshot, before: Snapshot, after: Snapshot) -> Self {
@@ -128,7 +131,7 @@ impl DeviceState {
         Self {
             date: iso8601(began),
             program: env!("CARGO_PKG_VERSION").into(),
-            commit: commit_of_this_program(),
+            commit: None,
             kernel: read(root, "proc/sys/kernel/osrelease"),
             cpu: read(root, "proc/cpuinfo").and_then(|t| cpu_model(&t)),
             cpus: read(root, "proc/stat").map(|t| count_cpus(&t)).filter(|n| *n > 0),
@@ -313,7 +316,7 @@ fn entries(root: &Path, dir: &str, prefix: &str) -> Vec<String> {
 
 /// UTC, to the second. Days to dates by Howard Hinnant's `civil_from_days` (public domain), which counts from the first
 /// of March so that the leap day comes last.
-fn iso8601(time: SystemTime) -> String {
+pub fn iso8601(time: SystemTime) -> String {
     let seconds = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let shifted = days + 719_468;
@@ -333,7 +336,7 @@ mod tests {
     use std::time::Duration;
 
     /// A root directory with these files.
-    pub(super) fn root(files: &[(&str, &str)]) -> tempfile::TempDir {
+    fn root(files: &[(&str, &str)]) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         for (path, text) in files {
             let path = dir.path().join(path);
@@ -386,6 +389,14 @@ mod tests {
         let doubts = d.doubts();
         assert_eq!(doubts.len(), 2, "{doubts:?}");
         assert!(doubts[0].contains("10.0 %") && doubts[1].contains("battery"));
+    }
+
+    #[test]
+    fn a_commit_is_cut_short_but_never_loses_that_it_was_changed() {
+        let short = |commit: &str| DeviceState { commit: Some(commit.into()), ..DeviceState::default() }.short_commit();
+        assert_eq!(short("0123456789abcdef").as_deref(), Some("0123456789ab"));
+        assert_eq!(short("0123456789abcdef-dirty").as_deref(), Some("0123456789ab-dirty"));
+        assert_eq!(DeviceState::default().short_commit(), None);
     }
 
     #[test]

@@ -249,7 +249,7 @@ fn time(timings: &mut Timings, program: &str, flow: &Flow) {
     }
     timings.count(program, "up_bytes", flow.up.bytes);
     timings.count(program, "down_bytes", flow.down.bytes);
-    timings.count(program, "retransmissions", flow.facts.map_or(0, |facts| u64::from(facts.sent_again)));
+    timings.count(program, "retransmissions", flow.facts.map_or(0, |facts| u64::from(facts.retransmissions)));
 }
 
 impl Tally {

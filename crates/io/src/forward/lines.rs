@@ -7,7 +7,7 @@ use headstart_core::time::Duration;
 use serde_json::{Value, json};
 
 /// Version of the lines' format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The object.
 pub fn line_of(seen: &Seen) -> Value {

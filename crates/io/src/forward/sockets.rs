@@ -151,7 +151,7 @@ pub fn handshake(socket: impl AsFd) -> Option<Duration> {
 /// What the kernel knows of a connection.
 pub fn facts(socket: impl AsFd) -> Option<Facts> {
     let info = tcp_info::tcp_info(socket).ok()?;
-    Some(Facts { rtt: info.rtt, min_rtt: info.min_rtt, sent_again: info.total_retrans })
+    Some(Facts { rtt: info.rtt, min_rtt: info.min_rtt, retransmissions: info.total_retrans })
 }
 
 /// What an errno of a connection says.

@@ -23,25 +23,25 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// How long one that is gone is left alone at first; twice as long after each failure.
+/// Before a store that does not answer is tried again; doubled after each failure.
 const BETWEEN_TRIES: Duration = Duration::from_secs(1);
-/// How long at most.
+/// The longest of these waits.
 const LONGEST_BETWEEN: Duration = Duration::from_secs(30);
-/// Questions and records that wait; more are dropped.
+/// Requests and records in the queue; more are dropped.
 const QUEUE: usize = 1024;
-/// How much younger than we think a record may be: the clocks of two hosts.
+/// How far the clocks of two hosts may differ when the age of a record is calculated.
 const SKEW: Duration = Duration::from_secs(60);
-/// What is leased for ever would be lost to a server that was killed.
+/// A lease ends by itself, or a killed server would hold it for ever.
 const LEASE: Duration = Duration::from_secs(60);
-/// Before a peer has shown that it is where it says, another host may only pretend to be it.
+/// The lease before a peer has proved its address: another host may pretend to be it.
 const SHORT_LEASE: Duration = Duration::from_secs(5);
-/// The record of KEYS[1], and whether it is ours alone now.
+/// The record of KEYS[1], and whether this process holds its lease now.
 const RECALL: &str = "local r = redis.call('GET', KEYS[1]) if not r then return false end \
     if redis.call('SET', KEYS[2], ARGV[1], 'NX', 'PX', ARGV[2]) then return {r, 1} end return {r, 0}";
-/// Gives a lease back, if it is still ours.
+/// Gives a lease back, if this process still holds it.
 const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
-/// What is known of a peer by all.
+/// What the shared store has of a peer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Recalled {
     /// Nothing.

@@ -126,7 +126,7 @@ pub fn past_refusals(mut send: impl FnMut() -> io::Result<()>) -> io::Result<()>
 }
 
 /// Sends `data` likewise, in datagrams of `size` bytes, of which the last may be shorter: at once where the kernel takes them so.
-/// What became of the first that was not sent, if there was one.
+/// The error of the first that was not sent, if there was one.
 pub fn send_train(
     socket: impl AsFd,
     to: SocketAddr,

@@ -82,7 +82,7 @@ const DNS_FIRST_DEAD: Condition = Condition {
 const DNS_DEAD: Condition = Condition {
     name: "dns-dead",
     what: "as healthy, but the only DNS server is silent",
-    why: "As `healthy`; no host can be reached by name. What counts is that the program hears of it, and not later than \
+    why: "As `healthy`; no host can be reached by name. What counts is that the program gets an error, and not later than \
           from glibc, which gives up after 10 s (measured).",
     world: |seed, sites| resolved_by(seed, sites, &[Fate::BlackHole]),
 };

@@ -72,7 +72,7 @@ impl Article<'_> {
         facts.extend(o.extent.as_ref().map(ToString::to_string));
         if let Some(d) = &o.device {
             facts.push(d.date.clone());
-            facts.extend(d.commit.as_ref().map(|c| format!("commit {}", c.chars().take(12).collect::<String>())));
+            facts.extend(d.short_commit().map(|commit| format!("commit {commit}")));
         }
         let lines = summary::headlines(o);
         let claimed = summary::comparisons("Results beside the paper", o.rows.iter().filter(|r| r.claim.is_some()));

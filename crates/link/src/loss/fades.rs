@@ -1,8 +1,8 @@
-//! Spells in which most packets are lost, whatever their flow: a radio in a shadow, a handover, interference.
+//! Fades: periods in which most packets of all flows are lost, as by a shadowed radio, a handover or interference.
 //!
-//! Spells come by time, not by packets (as Gilbert and Elliott's do): all have one length, the gaps between them are
-//! exponential. They are drawn from a seed of their own, so that links with the same seed, and so both directions of one,
-//! fade together; each link draws by itself which packets of a spell are lost.
+//! Fades start by time, not by packet (as Gilbert and Elliott's do). All have the same length; the gaps between them are
+//! exponential. Their times come from a seed of their own, so that links with the same seed, and both directions of a link,
+//! fade together. Which packets of a fade are lost is drawn per link.
 
 use super::{Loss, LossSpec, share};
 use crate::quantity::{self, show_duration, show_fraction};

@@ -1,17 +1,16 @@
-//! Bytes of carried streams that are not confirmed: each stream may have some, and what it has beyond is of one budget for all
-//! streams of this process.
+//! Limits the unconfirmed bytes of relayed streams: each stream has a fixed amount, and may use more from one budget that all streams
+//! of this process share.
 //!
-//! A stream whose far side takes nothing would else keep all that a lane may have on its way, and a user who opens a thousand of them a
+//! Without a limit, a stream whose far side does not read would fill a whole lane, and a user with a thousand such streams would take a
 //! gigabyte. The budget is shared by dynamic thresholds (Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998): a stream
-//! may have as much as is free, so that one alone has all that its path needs, many have the same each, and one that comes later finds
-//! room.
+//! may use as much of it as is still free. So a single stream gets what its path needs, many get equal parts, and a new one finds room.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What each stream may have whatever others do: what an ordinary TCP socket is given to begin with (net.ipv4.tcp_rmem, rounded down). Ours.
+/// What each stream may use regardless of others: what an ordinary TCP socket is given to begin with (net.ipv4.tcp_rmem, rounded down). Ours.
 const SURE: usize = 64 << 10;
-/// What all may have beyond; a lane that is full has one megabyte and a quarter. Ours.
+/// The budget that all share; a lane that is full has one megabyte and a quarter. Ours.
 const BUDGET: usize = 32 << 20;
 
 /// Bytes of all streams of this process.

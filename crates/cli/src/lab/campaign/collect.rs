@@ -41,7 +41,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let folders = super::folders(&args.results)?;
     let claims = Claims::built_in()?;
     not_of_others(&args.out)?;
-    report::prepare(&args.out)?;
+    crate::lab::prepare(&args.out)?;
     begin(&args.out)?;
     let (mut tables, mut pooled) = (Tables::new(&args.out)?, Pooled::default());
     let of_tables = || format!("writing tables into {}", args.out.display());

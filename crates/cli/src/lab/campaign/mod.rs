@@ -26,7 +26,7 @@ fn builds() -> anyhow::Result<Builds> {
 /// Reads a plan.
 fn read(file: &Path) -> anyhow::Result<Plan> {
     let text = crate::input::text(file, MOST).map_err(|why| exit::Usage::unreadable(file, why))?;
-    Plan::parse(&text).map_err(|why| exit::Usage(format!("{}: {}", file.display(), exit::told(&why))).into())
+    Plan::parse(&text).map_err(|why| exit::Usage(format!("{}: {}", file.display(), exit::one_line(&why))).into())
 }
 
 /// The folders of results, which must be there.

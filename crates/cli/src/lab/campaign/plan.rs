@@ -22,7 +22,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let wrong = |why: String| exit::Usage(format!("{}: {}", file.display(), why.trim_end()));
     let campaign = Campaign::parse(&text).map_err(|why| wrong(why.to_string()))?;
     let base = std::path::absolute(file)?.parent().map(Path::to_owned).unwrap_or_default();
-    let tasks = campaign.tasks(&base, &super::builds()?).map_err(|why| wrong(exit::told(&why)))?;
+    let tasks = campaign.tasks(&base, &super::builds()?).map_err(|why| wrong(exit::one_line(&why)))?;
     let mut plan = Plan { tasks };
     let earlier = earlier(&args.earlier);
     plan.estimate(|task| earlier.iter().filter(|(like, _)| like(task)).map(|(_, seconds)| *seconds).collect());

@@ -59,8 +59,9 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         crate::complain!("all {} are done", crate::output::plural(plan.tasks.len() as u64, "task"));
         return Ok(exit::OK);
     }
-    headstart_lab::report::prepare(&out)?;
+    crate::lab::prepare(&out)?;
     let file = args.to.join(engine.file);
+    crate::output::check_writable(&file)?;
     let text = (engine.text)(&Submission { image: args.image.clone(), ..submission });
     std::fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
     crate::say!("{}", file.display());

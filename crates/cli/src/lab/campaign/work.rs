@@ -6,7 +6,7 @@
 use super::super::child;
 use super::super::progress::Line;
 use super::super::run::watched;
-use crate::exit;
+use crate::{exit, output};
 use anyhow::Context as _;
 use headstart_io::clock::Clock;
 use headstart_io::sys::signal;
@@ -53,6 +53,8 @@ pub struct Args {
     /// Simulated tasks at once [default: all processors].
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
+    #[command(flatten)]
+    format: output::Format,
 }
 
 /// What came of a task.
@@ -96,9 +98,9 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let builds = super::builds()?;
     for task in &tasks {
         task.check_build(&builds)
-            .map_err(|why| exit::Usage(format!("{}: {}", args.plan.display(), exit::told(&why))))?;
+            .map_err(|why| exit::Usage(format!("{}: {}", args.plan.display(), exit::one_line(&why))))?;
     }
-    headstart_lab::report::prepare(&args.out)?;
+    crate::lab::prepare(&args.out)?;
     let results = Results::at(&args.out);
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let worker = format!("{host}-{}-{}", std::process::id(), unique());
@@ -117,7 +119,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         simulating: AtomicUsize::new(jobs),
     });
     let told = begin(&shop, jobs)?;
-    Ok(attend(&shop, &told, jobs, tasks.len() - already, already))
+    Ok(attend(&shop, &told, (jobs, args.format), tasks.len() - already, already))
 }
 
 /// Which tasks of a plan of `tasks`.
@@ -202,7 +204,13 @@ fn begin(shop: &Arc<Shop>, jobs: usize) -> anyhow::Result<Receiver<Event>> {
 }
 
 /// Waits for the threads, says how far they are, and ends with what came of it.
-fn attend(shop: &Shop, told: &Receiver<Event>, jobs: usize, all: usize, already: usize) -> u8 {
+fn attend(
+    shop: &Shop,
+    told: &Receiver<Event>,
+    (jobs, format): (usize, output::Format),
+    all: usize,
+    already: usize,
+) -> u8 {
     let progress = Line::begin();
     let (clock, mut until) = (Clock::new(), None);
     let (mut idle, mut done, mut invalid, mut another) = (0, 0, 0, 0);
@@ -236,20 +244,29 @@ fn attend(shop: &Shop, told: &Receiver<Event>, jobs: usize, all: usize, already:
     progress.end();
     let given_back = all - done - another - failed.len();
     failed.iter().for_each(|why| crate::complain!("failed: {why}"));
-    let counts = [
-        (invalid, "invalid"),
-        (failed.len(), "failed"),
-        (another, "done by another worker"),
-        (given_back, "given back"),
-    ];
-    let more = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!(", {n} {what}")).collect::<String>();
-    crate::complain!("{done} done, {already} already done{more}");
+    let counts = serde_json::json!({
+        "done": done, "already_done": already, "invalid": invalid, "failed": failed, "done_by_another_worker": another,
+        "given_back": given_back,
+    });
+    print(format, counts);
     if given_back > 0 {
         // What threads still write is of tasks that are given back; nothing of it stays.
         shop.results.abandon(&shop.worker);
         crate::complain!("headstart: interrupted; run the same command again to continue");
     }
     if failed.is_empty() && given_back == 0 { exit::OK } else { exit::FAILURE }
+}
+
+/// Says how many tasks came to what.
+fn print(format: output::Format, counts: serde_json::Value) {
+    if format.json {
+        return output::document(1, counts);
+    }
+    let count = |name: &str| counts[name].as_array().map_or_else(|| counts[name].clone(), |list| list.len().into());
+    let more =
+        ["invalid", "failed", "done_by_another_worker", "given_back"].into_iter().filter(|name| count(name) != 0);
+    let more: String = more.map(|name| format!(", {} {}", count(name), name.replace('_', " "))).collect();
+    crate::complain!("{} done, {} already done{more}", counts["done"], counts["already_done"]);
 }
 
 /// Told whether to stop.
@@ -350,7 +367,7 @@ fn attempt(shop: &Shop, task: &Task, once: impl Fn(&Part) -> anyhow::Result<Opti
                 return Came::GivenBack;
             }
             Err(why) => {
-                let why = exit::told(&why);
+                let why = exit::one_line(&why);
                 // Where even the reason cannot be noted, it is still said.
                 let _ = shop.results.fail(part, &why);
                 return Came::Failed(why);
@@ -369,7 +386,7 @@ fn failed(shop: &Shop, task: &Task, why: &anyhow::Error) -> Came {
     if matches!(shop.results.look(&task.id), Look::Done(_)) {
         return Came::Another;
     }
-    let why = exit::told(why);
+    let why = exit::one_line(why);
     // Where even the reason cannot be noted, it is still said.
     let _ = shop.results.note(&task.id, &why);
     Came::Failed(why)

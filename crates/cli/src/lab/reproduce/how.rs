@@ -37,7 +37,7 @@ pub fn plan(args: &Args, speeds: Speeds, all: usize, missing: &[(&'static Entry,
 pub fn how(args: &Args, outcomes: &[Outcome], earlier: &[Outcome]) -> String {
     let device = outcomes.iter().filter_map(|o| o.device.as_ref()).max_by_key(|d| d.date.clone());
     let or = |text: Option<&String>| text.map_or_else(|| "unknown".to_owned(), Clone::clone);
-    let commit = |d: &DeviceState| or(d.commit.as_ref()).chars().take(12).collect::<String>();
+    let commit = |d: &DeviceState| or(d.short_commit().as_ref());
     let mut command = format!("headstart lab reproduce{}", if args.asked.quick { " --quick" } else { "" });
     if args.asked.speed != "both" {
         command += &format!(" --speed {}", args.asked.speed);

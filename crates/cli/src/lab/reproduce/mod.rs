@@ -46,7 +46,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let asked = asked(&args.asked)?;
     // Before hours of work whose ledger could not be stored.
     let documents = args.docs.as_deref().map(of_checkout).transpose()?;
-    documents.iter().chain([&args.out]).try_for_each(|folder| report::prepare(folder))?;
+    documents.iter().chain([&args.out]).try_for_each(|folder| crate::lab::prepare(folder))?;
     let (mut outcomes, mut failed) = (Vec::new(), Vec::new());
     let kept = |entry: &Entry| kept(&args.out.join(entry.name), &asked).filter(|_| !args.again);
     let before = |entry: &Entry| super::report::read(&args.out.join(entry.name)).ok();
@@ -68,7 +68,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
             Ok(outcome) => outcomes.push(outcome),
             Err(why) if why.is::<exit::Coded>() => return Err(why),
             Err(why) => {
-                crate::complain!("headstart: {}: {}; continuing with the others", entry.name, exit::told(&why));
+                crate::complain!("headstart: {}: {}; continuing with the others", entry.name, exit::one_line(&why));
                 failed.push(entry.name);
             }
         }
@@ -126,7 +126,7 @@ fn asked(args: &Asked) -> anyhow::Result<String> {
     .to_string())
 }
 
-/// The result that is there already, if it is one of this program and what was asked for, and may be believed.
+/// The result that is there already, if it is valid, and of this program and what was asked for.
 fn kept(folder: &Path, asked: &str) -> Option<Outcome> {
     let same = fs::read_to_string(folder.join(ASKED)).is_ok_and(|before| before == asked);
     super::report::read(folder).ok().filter(|outcome| same && outcome.valid)

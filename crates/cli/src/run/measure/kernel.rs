@@ -43,7 +43,7 @@ pub(super) fn attach(args: &Wanted<'_>) -> Result<Kernel, WhyNot> {
     let limits = cgroup::limits().unwrap_or_default();
     if !limits.is_empty() {
         let limits = limits.join(" and ");
-        let why = format!("{limits} of this control group would be out of sight for a program in a group inside it");
+        let why = format!("{limits} of this control group are not visible to a program in a subgroup");
         if args.via == Source::Auto {
             return Err(WhyNot { why, code: exit::FAILURE });
         }

@@ -138,7 +138,7 @@ export class Cards {
 /** Points of one chart for so long: at two a second, five minutes. */
 const POINTS = 600;
 
-/** A line chart; drag to look closer, double click to see all. What was chosen so is told to `closer` and `all`, if they are there. */
+/** A line chart; drag to look closer, double click to see all. `closer` and `all`, if given, are called with the selection. */
 export class Chart {
   constructor(title, lines, format, closer, all) {
     [this.closer, this.all] = [closer, all];

@@ -7,7 +7,7 @@ const RANGES = [['hour', 3600], ['day', 86_400], ['week', 604_800], ['30 days', 
 /** Between two questions while nothing else is chosen. */
 const FRESH_MS = 10_000;
 
-/** Charts of one answer. `charts`: [title, [[label, colour, line]], format]; `learn` is told each answer. */
+/** Charts of one answer. `charts`: [title, [[label, colour, line]], format]; `learn` is called with each answer. */
 export class Trend {
   constructor(charts, learn) {
     this.learn = learn;

@@ -84,7 +84,7 @@ class Now {
     say(this.more, open > shown ? `The ${shown} of ${open} open connections with the most data.` : '');
     this.open.show(lines.slice(0, MOST).map(([key, line, at]) => [key, [
       line.peer, line.app, age(at - line.began_ms), ms(line.meters.connect_ms), ms(line.meters.rtt_ms),
-      bytes(line.down_bytes), bytes(line.up_bytes), count((line.meters.sent_again ?? 0) + (line.meters.sent_again_here ?? 0)),
+      bytes(line.down_bytes), bytes(line.up_bytes), count((line.meters.retransmissions ?? 0) + (line.meters.local_retransmissions ?? 0)),
     ]]));
   }
 }
@@ -140,7 +140,7 @@ class Programs {
     const apps = Object.entries(all.measurements).flatMap(([pid, one]) => Object.entries(one.apps).map(([name, app]) => [`${pid} ${name}`, name, app]));
     this.theirs.show(apps.map(([key, name, app]) => [key, [
       name, count(app.open), count(app.connections), count(app.failed), count(app.lookups), ms(app.lookup_ms), ms(app.meters.connect_ms), ms(app.meters.rtt_ms),
-      bytes(app.down_bytes), bytes(app.up_bytes), ms(app.meters.longest_down_gap_ms), count((app.meters.sent_again ?? 0) + (app.meters.sent_again_here ?? 0)),
+      bytes(app.down_bytes), bytes(app.up_bytes), ms(app.meters.longest_down_gap_ms), count((app.meters.retransmissions ?? 0) + (app.meters.local_retransmissions ?? 0)),
     ]]));
   }
 }

@@ -88,7 +88,7 @@ fn a_connection_is_read_as_it_was_written_and_has_every_meter_that_the_kernel_fe
         ("up_busy_ms", 8.0),
         ("up_gap_ms", 20.0),
         ("longest_down_gap_ms", 20.0),
-        ("sent_again", 3.0),
+        ("retransmissions", 3.0),
         ("lost", 2.0),
         ("rtt_p95_ms", 9.216),
     ];

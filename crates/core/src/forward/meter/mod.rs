@@ -5,9 +5,9 @@
 mod connect;
 mod gap;
 mod request;
+mod retransmissions;
 mod round_trips;
 mod rtt;
-mod sent_again;
 mod throughput;
 mod tls;
 
@@ -55,8 +55,8 @@ pub const ALL: &[Entry] = &[
     gap::DOWN,
     gap::LONGEST_UP,
     gap::LONGEST_DOWN,
-    sent_again::ENTRY,
-    sent_again::HERE,
+    retransmissions::ENTRY,
+    retransmissions::HERE,
     round_trips::LOST,
 ];
 
@@ -102,7 +102,7 @@ mod tests {
         let end = "192.0.2.1:1".parse().unwrap();
         let at = Instant::from_millis;
         let mut flow = Flow::new(FlowId(0), (end, end), at(10));
-        for meter in ALL.iter().filter(|meter| !meter.name.starts_with("sent_again_here")) {
+        for meter in ALL.iter().filter(|meter| !meter.name.starts_with("local_retransmissions")) {
             assert_eq!((meter.read)(&flow), None, "{}", meter.name);
         }
         flow.connected = Some(at(35));
@@ -111,7 +111,7 @@ mod tests {
             flow.received(at(millis + 5), &[22, 3, 1, 0, 9, 2], 1);
         }
         flow.facts =
-            Some(Facts { rtt: Duration::from_millis(5), min_rtt: Some(Duration::from_millis(4)), sent_again: 3 });
+            Some(Facts { rtt: Duration::from_millis(5), min_rtt: Some(Duration::from_millis(4)), retransmissions: 3 });
         flow.delivered.more(1000, Duration::from_millis(8));
         [2, 6].map(Duration::from_millis).into_iter().for_each(|took| flow.requests.trip(took));
         flow.end(at(100), End::Finished);
@@ -138,8 +138,8 @@ mod tests {
                 ("down_gap_ms", 20.0),
                 ("longest_up_gap_ms", 20.0),
                 ("longest_down_gap_ms", 20.0),
-                ("sent_again", 3.0),
-                ("sent_again_here", 0.0),
+                ("retransmissions", 3.0),
+                ("local_retransmissions", 0.0),
             ]
         );
     }

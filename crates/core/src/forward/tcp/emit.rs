@@ -124,7 +124,7 @@ impl Connection {
     /// The first thing that is not acknowledged, once more.
     pub(super) fn send_again(&mut self, out: &mut VecDeque<Output>) {
         let Some(head) = self.down.head().cloned() else { return };
-        self.flow.sent_again_here += 1;
+        self.flow.local_retransmissions += 1;
         let packet = match head.bytes {
             None => {
                 let told = self.up.tell();

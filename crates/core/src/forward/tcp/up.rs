@@ -195,7 +195,7 @@ impl Connection {
                 return self.is_anybody_there(now, sequence, out);
             }
             if known > to - from || (known == to - from && !fin) {
-                self.flow.sent_again_here += 1;
+                self.flow.local_retransmissions += 1;
                 return self.acknowledge(out);
             }
             from += known;
@@ -217,7 +217,7 @@ impl Connection {
             if to > from && up.early.len() < MOST_EARLY && !up.early.iter().any(|(at, _)| *at == sequence) {
                 up.early.push((sequence, bytes[from..to].to_vec()));
             }
-            self.flow.sent_again_here += 1;
+            self.flow.local_retransmissions += 1;
             return self.acknowledge(out);
         }
         if to > from && up.fin {

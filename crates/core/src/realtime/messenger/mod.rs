@@ -102,7 +102,7 @@ pub enum Output {
     Deliver,
 }
 
-/// What became of a message that was handed in.
+/// Result of handing in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// It will be sent.

@@ -127,7 +127,7 @@ fn a_connection_is_told_with_its_owner_its_times_and_its_bytes_over_both_familie
         let (connected, ended) = (flow.connected.unwrap(), flow.ended.unwrap());
         assert!(flow.asked <= connected && connected <= ended, "{flow:#?}");
         assert!(flow.handshake.is_some_and(|took| took > Duration::ZERO && took <= connected.since(flow.asked)));
-        assert!(flow.facts.is_some_and(|facts| facts.rtt > Duration::ZERO && facts.sent_again == 0), "{flow:#?}");
+        assert!(flow.facts.is_some_and(|facts| facts.rtt > Duration::ZERO && facts.retransmissions == 0), "{flow:#?}");
         assert!(flow.requests.count > 0 && flow.told.as_ref().unwrap().round_trip(0.95).is_some(), "{flow:#?}");
         assert!(flow.app.ip().is_loopback() && flow.app.port() > 0);
     }
@@ -287,7 +287,7 @@ fn what_was_open_before_is_told_from_now_on_with_its_owner() {
     assert!(ours.owner.is_some_and(|owner| owner.user == rustix::process::geteuid().as_raw()));
     assert_eq!((flow.up.bytes, flow.down.bytes, flow.end), (1000, 2000, End::Finished), "{flow:#?}");
     assert!(flow.told.as_ref().is_some_and(|told| told.before && !told.accepted) && flow.handshake.is_none());
-    assert!(flow.facts.is_some_and(|facts| facts.rtt > Duration::ZERO && facts.sent_again == 0), "{flow:#?}");
+    assert!(flow.facts.is_some_and(|facts| facts.rtt > Duration::ZERO && facts.retransmissions == 0), "{flow:#?}");
 }
 
 #[test]

@@ -3,17 +3,17 @@
 use super::{Entry, Sources};
 
 pub(super) const ENTRY: Entry = Entry {
-    name: "sent_again",
+    name: "retransmissions",
     unit: "",
     what: "Segments that the host retransmitted to the peer",
     sources: Sources::Both,
-    read: |flow| Some(f64::from(flow.facts?.sent_again)),
+    read: |flow| Some(f64::from(flow.facts?.retransmissions)),
 };
 
 pub(super) const HERE: Entry = Entry {
-    name: "sent_again_here",
+    name: "local_retransmissions",
     unit: "",
     what: "Segments that were lost between the program and the forwarder",
     sources: Sources::Forwarder,
-    read: |flow| flow.told.is_none().then(|| f64::from(flow.sent_again_here)),
+    read: |flow| flow.told.is_none().then(|| f64::from(flow.local_retransmissions)),
 };
