@@ -4,7 +4,7 @@
 //! replays.
 //!
 //! `--all --hours N` is for a timer: targets take turns, those that find something more often; corpora are merged when they have
-//! grown; `fuzz/played.md` is written after each turn, and the next run goes on from it.
+//! grown. `fuzz/played.md` is written after each turn, however targets are played, and the next run goes on from it.
 //!
 //! cargo-fuzz wants a nightly compiler for its flags. Those that guide libFuzzer (SanitizerCoverage) are passes of
 //! LLVM, which the stable one has too. The address sanitizer's runtime is with it as well (`--asan`), but its flag is not stable:
@@ -68,13 +68,14 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
         broken = rotate(&root, &build, &chosen, hours)?;
         return broken_or_not(&broken);
     }
+    let mut account = Account::open(&root)?;
     for target in chosen {
         prepare(&root, &target)?;
         match what {
             What::Keep => keep(&root, &build, &target)?,
             What::Play(seconds) => {
                 println!("xtask: fuzz target {target}, {seconds} s");
-                if build.played(&target, seconds, has_dictionary(&root, &target)).run().is_err() {
+                if !account.play(&root, &build, &target, seconds)?.0 {
                     broken.push(target);
                 }
             }
@@ -106,39 +107,89 @@ fn prepare(root: &Path, target: &str) -> Result<(), Failure> {
 
 /// Plays targets in turns until the hours are over; those that broke.
 fn rotate(root: &Path, build: &Build<'_>, targets: &[String], hours: u32) -> Result<Vec<String>, Failure> {
-    let file = root.join("fuzz/played.md");
-    let mut table = played::read(&fs::read_to_string(&file).unwrap_or_default());
-    let (mut rotation, mut broken) = (rotation::Rotation::of(targets), Vec::new());
+    let mut account = Account::open(root)?;
+    let (mut rotation, mut broken) =
+        (rotation::Rotation::of(targets, |target| account.quiet_turns(target)), Vec::new());
     let mut merged = std::collections::BTreeMap::new();
+    for target in targets {
+        // What earlier runs have left: seeds are the least that covered as much when they were kept.
+        if is_grown(in_corpus(root, target), in_seeds(root, target)) {
+            merge(root, build, target)?;
+        }
+        merged.insert(target.clone(), in_corpus(root, target));
+    }
     let mut left = u64::from(hours) * 3600;
     while left > 0
         && let Some(target) = rotation.next()
     {
         let seconds = TURN.min(u32::try_from(left).unwrap_or(TURN));
         println!("xtask: fuzz target {target}, {seconds} s; {left} s to go");
-        let before = of_children();
-        let (heard, took) = timed(|| build.played(&target, seconds, has_dictionary(root, &target)).hear());
-        let heard = heard?;
+        let (turn, took) = timed(|| account.play(root, build, &target, seconds));
+        let (holds, new) = turn?;
         left = left.saturating_sub(took.as_secs().max(1));
-        let turn = played::Turn::heard(&heard.errors);
-        let row = table.entry(target.clone()).or_default();
-        *row = row.and(turn, of_children().saturating_sub(before));
-        fs::write(&file, played::write(&table)).map_err(|e| failed("writing", &file, &e))?;
-        rotation.found(&target, turn.new);
-        if !heard.success {
+        rotation.found(&target, new);
+        if !holds {
             rotation.leave(&target);
             broken.push(target);
             continue;
         }
-        let corpus = root.join("fuzz/corpus").join(&target);
-        let count = || fs::read_dir(&corpus).map_or(0, Iterator::count);
-        let at_last = *merged.entry(target.clone()).or_insert_with(&count);
-        if count() > GROWN * at_last.max(100) {
+        let count = in_corpus(root, &target);
+        if is_grown(count, merged.get(&target).copied().unwrap_or(0)) {
             merge(root, build, &target)?;
-            merged.insert(target, count());
+            merged.insert(target.clone(), in_corpus(root, &target));
         }
     }
     Ok(broken)
+}
+
+/// Whether a corpus of so many inputs is worth a merge, when there were so many `before`.
+fn is_grown(count: usize, before: usize) -> bool {
+    count > GROWN * before.max(100)
+}
+
+fn in_corpus(root: &Path, target: &str) -> usize {
+    fs::read_dir(root.join("fuzz/corpus").join(target)).map_or(0, Iterator::count)
+}
+
+fn in_seeds(root: &Path, target: &str) -> usize {
+    let bytes = fs::read(root.join("fuzz/seeds").join(target)).unwrap_or_default();
+    seeds::unpack(&bytes).map_or(0, |inputs| inputs.len())
+}
+
+/// What each target has had, on disk after every turn.
+struct Account {
+    file: std::path::PathBuf,
+    table: played::Table,
+}
+
+impl Account {
+    fn open(root: &Path) -> Result<Self, Failure> {
+        let file = root.join("fuzz/played.md");
+        let text = fs::read_to_string(&file).map_err(|e| failed("reading", &file, &e))?;
+        Ok(Self { file, table: played::read(&text) })
+    }
+
+    /// For how many turns it has found nothing.
+    fn quiet_turns(&self, target: &str) -> u64 {
+        self.table.get(target).map_or(0, |row| row.quiet.div_ceil(u64::from(TURN)))
+    }
+
+    /// Plays a target for so many seconds: whether it held, and how many new features were found.
+    fn play(&mut self, root: &Path, build: &Build<'_>, target: &str, seconds: u32) -> Result<(bool, u64), Failure> {
+        let before = of_children();
+        let heard = build.played(target, seconds, has_dictionary(root, target)).hear()?;
+        let new = self.note(target, &heard.errors, of_children().saturating_sub(before))?;
+        Ok((heard.success, new))
+    }
+
+    /// Adds what libFuzzer said of a turn that took so many seconds of processor time; how many features were new.
+    fn note(&mut self, target: &str, lines: &[String], seconds: u64) -> Result<u64, Failure> {
+        let turn = played::Turn::heard(lines);
+        let row = self.table.entry(target.to_owned()).or_default();
+        *row = row.and(turn, seconds);
+        fs::write(&self.file, played::write(&self.table)).map_err(|e| failed("writing", &self.file, &e))?;
+        Ok(turn.new)
+    }
 }
 
 /// Seconds of processor time of what was played until now.
@@ -310,6 +361,35 @@ impl Build<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_turn_is_in_the_table_and_the_next_run_goes_on_from_it() {
+        let root = std::env::temp_dir().join(format!("xtask-fuzz-{}", std::process::id()));
+        fs::create_dir_all(root.join("fuzz")).unwrap();
+        fs::write(root.join("fuzz/played.md"), "| `har` | 10 | 0 | 0 | 0 |\n").unwrap();
+        let lines = |end: u32| {
+            let line = format!("#50\tDONE   cov: 4 ft: {end} corp: 1/3b exec/s: 5 rss: 3Mb");
+            ["#2\tINITED cov: 4 ft: 6 corp: 1/3b exec/s: 0 rss: 3Mb", &line, "stat::number_of_executed_units: 50"]
+                .map(str::to_owned)
+        };
+        let mut account = Account::open(&root).unwrap();
+        assert_eq!(account.note("har", &lines(6), 241), Ok(0));
+        assert_eq!(account.note("new_story", &lines(9), 5), Ok(3));
+        let again = Account::open(&root).unwrap();
+        fs::remove_dir_all(&root).unwrap();
+        let (har, story) = (again.table["har"], again.table["new_story"]);
+        assert_eq!((har.seconds, har.inputs, har.features, har.quiet), (251, 50, 6, 241));
+        assert_eq!((story.inputs, story.features, story.quiet), (50, 9, 0));
+        assert_eq!(["har", "new_story", "never"].map(|target| again.quiet_turns(target)), [3, 0, 0]);
+    }
+
+    #[test]
+    fn a_corpus_is_merged_when_it_has_grown() {
+        assert_eq!(
+            [(200, 0), (201, 0), (600, 300), (601, 300)].map(|(n, b)| is_grown(n, b)),
+            [false, true, false, true]
+        );
+    }
 
     #[test]
     fn all_targets_for_a_minute_unless_told_otherwise() {

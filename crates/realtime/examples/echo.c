@@ -42,7 +42,7 @@ int main(void) {
     hs_session *none = hs_session_connect_within("127.0.0.1:1", NULL, 0, 5000, &error);
     if (none || error != HS_CONNECT) return 1;
     hs_listener *listener = hs_listener_bind("127.0.0.1:0");
-    if (!listener) return 1;
+    if (!listener || hs_listener_set_patience(listener, 60000) != HS_OK) return 1;
     pthread_t server;
     if (pthread_create(&server, NULL, serve, listener)) return 1;
     char address[32];
@@ -52,6 +52,8 @@ int main(void) {
         fprintf(stderr, "%s: %s\n", address, hs_error_text(error));
         return 1;
     }
+    /* A minute without an answer ends it, though connecting may take half of one. */
+    if (hs_session_set_patience(session, 60000) != HS_OK || hs_session_set_patience(NULL, 1) != HS_INVALID) return 13;
     struct pollfd readable = {.fd = hs_session_descriptor(session), .events = POLLIN};
     if (readable.fd < 0 || poll(&readable, 1, 0) != 0) return 2;
     for (int i = 0; i < 10; i++) {

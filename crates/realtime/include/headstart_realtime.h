@@ -152,9 +152,8 @@ const char *hs_error_text(int code);
 
 /*
  Connects to `address` ("host:port") with a technique (null: the default) and an interval in microseconds (0: unknown), and waits
- until the peer has shown that it speaks this protocol, up to `timeout_ms`. The same time is the session's patience: it is over
- (`HS_LOST`) when the peer has not answered for so long, and to what was sent for at least three seconds. Null if that failed;
- `error`, if it is not null, says why.
+ until the peer has shown that it speaks this protocol, up to `timeout_ms`. The same time is the session's patience, unless
+ `hs_session_set_patience` changes it. Null if that failed; `error`, if it is not null, says why.
 
  # Safety
  `address` and `technique` are null or strings that end with a zero; `error` is null or may be written.
@@ -164,6 +163,16 @@ struct hs_session *hs_session_connect_within(const char *address,
                                              uint32_t interval_us,
                                              uint32_t timeout_ms,
                                              int *error);
+
+/*
+ The session is over (`HS_LOST`) when the peer has not answered for so long, and to what was sent for at least three seconds.
+ `HS_OK`, or `HS_INVALID` if `session` is null.
+
+ # Safety
+ `session` is null or a session that is not closed.
+ */
+int hs_session_set_patience(const struct hs_session *session,
+                            uint32_t patience_ms);
 
 /*
  As `hs_session_connect_within`, with 30 seconds.
@@ -217,6 +226,16 @@ struct hs_listener *hs_listener_bind(const char *address);
  `listener` is null or from [`hs_listener_bind`], and not closed.
  */
 uint16_t hs_listener_port(const struct hs_listener *listener);
+
+/*
+ The patience of sessions that begin from now on, as `hs_session_set_patience` has it; 30 seconds unless told. `HS_OK`, or
+ `HS_INVALID` if `listener` is null.
+
+ # Safety
+ `listener` is null or from [`hs_listener_bind`], and not closed.
+ */
+int hs_listener_set_patience(const struct hs_listener *listener,
+                             uint32_t patience_ms);
 
 /*
  Waits for the next session. Null if there will be none: the listener was stopped.

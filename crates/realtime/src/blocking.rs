@@ -146,6 +146,11 @@ impl Session {
         })
     }
 
+    /// See [`crate::Session::set_patience`].
+    pub fn set_patience(&self, patience: Duration) {
+        self.session.set_patience(patience);
+    }
+
     /// Sends a message; waits while too many are on their way, as long as the patience of the session is.
     pub fn send(&self, lane: u8, kind: Kind, key: u64, bytes: &[u8]) -> Result<Sent, SessionError> {
         self.send_within(self.session.patience(), (lane, kind, key), bytes)
@@ -223,6 +228,11 @@ impl Listener {
     /// The address that it listens on.
     pub fn address(&self) -> Option<SocketAddr> {
         self.0.address()
+    }
+
+    /// See [`crate::Listener::set_patience`].
+    pub fn set_patience(&self, patience: Duration) {
+        self.0.set_patience(patience);
     }
 
     /// The next session; `None` when the listener was stopped. See [`Listener::accept_within`].

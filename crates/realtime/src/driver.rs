@@ -37,7 +37,7 @@ pub(crate) async fn connect(shared: &Arc<Shared>, dial: Dial) -> Result<(), Sess
 
 /// What becomes of an attempt to connect within the patience of the session: the kernel's own is two minutes.
 async fn in_time<T>(shared: &Shared, attempt: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    tokio::time::timeout(shared.patience, attempt).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    tokio::time::timeout(shared.patience(), attempt).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 fn start(shared: &Arc<Shared>, stream: Connection, rtt: Option<Duration>) {

@@ -132,9 +132,8 @@ fn millis(timeout_ms: u32) -> Duration {
 }
 
 /// Connects to `address` ("host:port") with a technique (null: the default) and an interval in microseconds (0: unknown), and waits
-/// until the peer has shown that it speaks this protocol, up to `timeout_ms`. The same time is the session's patience: it is over
-/// (`HS_LOST`) when the peer has not answered for so long, and to what was sent for at least three seconds. Null if that failed;
-/// `error`, if it is not null, says why.
+/// until the peer has shown that it speaks this protocol, up to `timeout_ms`. The same time is the session's patience, unless
+/// `hs_session_set_patience` changes it. Null if that failed; `error`, if it is not null, says why.
 ///
 /// # Safety
 /// `address` and `technique` are null or strings that end with a zero; `error` is null or may be written.
@@ -154,6 +153,19 @@ pub unsafe extern "C" fn hs_session_connect_within(
     let session = address.ok_or(HS_INVALID).and_then(|at| Session::connect(&at, config).map_err(|e| code(&e)));
     // SAFETY: null, or may be written, by the contract of this function.
     unsafe { handed(session, error) }
+}
+
+/// The session is over (`HS_LOST`) when the peer has not answered for so long, and to what was sent for at least three seconds.
+/// `HS_OK`, or `HS_INVALID` if `session` is null.
+///
+/// # Safety
+/// `session` is null or a session that is not closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hs_session_set_patience(session: *const Session, patience_ms: u32) -> c_int {
+    // SAFETY: null, or a session, by the contract of this function.
+    let Some(session) = (unsafe { session.as_ref() }) else { return HS_INVALID };
+    session.set_patience(millis(patience_ms));
+    HS_OK
 }
 
 /// As `hs_session_connect_within`, with 30 seconds.
@@ -291,6 +303,19 @@ pub unsafe extern "C" fn hs_listener_port(listener: *const Listener) -> u16 {
     // SAFETY: null, or a listener, by the contract of this function.
     let listener = unsafe { listener.as_ref() };
     listener.and_then(Listener::address).map_or(0, |address| address.port())
+}
+
+/// The patience of sessions that begin from now on, as `hs_session_set_patience` has it; 30 seconds unless told. `HS_OK`, or
+/// `HS_INVALID` if `listener` is null.
+///
+/// # Safety
+/// `listener` is null or from [`hs_listener_bind`], and not closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hs_listener_set_patience(listener: *const Listener, patience_ms: u32) -> c_int {
+    // SAFETY: null, or a listener, by the contract of this function.
+    let Some(listener) = (unsafe { listener.as_ref() }) else { return HS_INVALID };
+    listener.set_patience(millis(patience_ms));
+    HS_OK
 }
 
 /// Waits for the next session. Null if there will be none: the listener was stopped.

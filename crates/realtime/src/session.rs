@@ -278,7 +278,12 @@ impl Session {
 
     /// How long the peer may not answer.
     pub fn patience(&self) -> Duration {
-        self.shared.patience
+        self.shared.patience()
+    }
+
+    /// Changes it: a program may wait longer for a peer that it has met than for a connection ([`Config::patience`]).
+    pub fn set_patience(&self, patience: Duration) {
+        self.shared.set_patience(patience);
     }
 
     /// A descriptor to poll: readable while there is something to receive, or the session is over. It is not to be read or written, and

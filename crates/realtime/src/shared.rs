@@ -20,8 +20,6 @@ use tokio::sync::Notify;
 /// See the module.
 pub(crate) struct Shared {
     pub clock: Clock,
-    /// How long the peer may not answer.
-    pub patience: Duration,
     state: Mutex<State>,
     /// Where its first connection leads, or comes from.
     pub peer: OnceLock<String>,
@@ -143,7 +141,6 @@ impl Shared {
     pub fn new(messenger: Messenger, clock: Clock, patience: Duration) -> Arc<Self> {
         let shared = Arc::new(Self {
             clock,
-            patience,
             tcp_options: OnceLock::new(),
             peer: OnceLock::new(),
             state: Mutex::new(State {
@@ -222,6 +219,18 @@ impl Shared {
         if state.messenger.connections() < state.messenger.connections_wanted() {
             self.dial.notify_one();
         }
+    }
+
+    /// How long the peer may not answer.
+    pub fn patience(&self) -> Duration {
+        self.lock().vigil.patience
+    }
+
+    /// From now on the peer may not answer for so long.
+    pub fn set_patience(&self, patience: Duration) {
+        let mut state = self.lock();
+        state.vigil.patience = patience;
+        self.spread(self.clock.now(), &mut state);
     }
 
     /// When to wake next.

@@ -54,20 +54,26 @@ impl Vigil {
 
     /// Why the peer is given up now, if it is.
     pub fn verdict(&mut self, now: Instant) -> Option<Why> {
-        if self.alone.is_some_and(|since| since + self.patience <= now) {
+        if is_due(&mut self.alone, self.patience, now) {
             return Some(if self.met { Why::Lost(self.patience) } else { Why::Silent(self.patience) });
         }
-        let due = self.unheard? + self.longest();
-        if due + ASLEEP < now {
-            self.unheard = Some(now);
-            return None;
-        }
-        (due <= now).then(|| Why::Lost(self.longest()))
+        let longest = self.longest();
+        is_due(&mut self.unheard, longest, now).then_some(Why::Lost(longest))
     }
 
     fn longest(&self) -> Duration {
         self.patience.max(SHORTEST)
     }
+}
+
+/// Whether so much time has passed `since` then. If this side stood still meanwhile, it counts from now on.
+fn is_due(since: &mut Option<Instant>, longest: Duration, now: Instant) -> bool {
+    let Some(due) = since.map(|since| since + longest) else { return false };
+    if due + ASLEEP < now {
+        *since = Some(now);
+        return false;
+    }
+    due <= now
 }
 
 #[cfg(test)]
@@ -115,6 +121,17 @@ mod tests {
         vigil.looked(at(0), true, true);
         assert_eq!(vigil.verdict(at(60)), None);
         assert_eq!(vigil.verdict(at(70)), Some(Why::Lost(PATIENCE)));
+    }
+
+    #[test]
+    fn this_side_that_stood_still_without_a_connection_tries_again_first() {
+        let mut vigil = vigil();
+        vigil.looked(at(0), false, false);
+        // SIGSTOP, or a suspended host.
+        assert_eq!(vigil.verdict(at(3600)), None);
+        vigil.looked(at(3600), false, false);
+        assert_eq!(vigil.verdict(at(3609)), None);
+        assert_eq!(vigil.verdict(at(3610)), Some(Why::Lost(PATIENCE)));
     }
 
     #[test]

@@ -90,6 +90,18 @@ async fn ended(session: &Session) -> Ending {
 }
 
 #[tokio::test]
+async fn patience_can_be_changed_once_the_peer_was_met() {
+    let program = Program::start("127.0.0.1:0");
+    let near = Session::connect(program.address, Config { patience: PATIENCE, ..Config::default() }).await.unwrap();
+    near.lane(0, Kind::Event).send(b"x").await.unwrap();
+    assert!(patient(near.delivered()).await);
+    program.kill();
+    // It waits already, and would for longer than this test.
+    near.set_patience(SHORT);
+    assert_eq!((ended(&near).await.why, near.patience()), (Why::Lost(SHORT), SHORT));
+}
+
+#[tokio::test]
 async fn a_program_that_was_restarted_begins_no_session_in_its_middle_and_the_other_side_is_told() {
     for kind in [Kind::Ordered, Kind::Event] {
         let mut program = Program::start("127.0.0.1:0");

@@ -1,10 +1,10 @@
-//! What each target has had so far: `fuzz/played.md`, a table that `cargo xtask fuzz --all` reads, adds to after every turn and
+//! What each target has had so far: `fuzz/played.md`, a table that `cargo xtask fuzz` reads, adds to after every turn and
 //! writes again, so that it goes on where it was stopped.
 
 use std::collections::BTreeMap;
 
 /// What stands above the table.
-const HEAD: &str = "<!-- Written by `cargo xtask fuzz --all --hours N` after every turn. -->
+const HEAD: &str = "<!-- Written by `cargo xtask fuzz` after every turn. -->
 
 # What each target has had
 

@@ -1,5 +1,5 @@
-//! Whose turn it is: every target has one in the first round; one that finds nothing new rests for a round, then two, four, at most
-//! [`LONGEST_REST`]; one that finds something is there in the next round again.
+//! Whose turn it is: every target that has had none has one in the first round; one that finds nothing new rests for a round, then two, four, at most
+//! [`LONGEST_REST`]; one that finds something is there in the next round again. What earlier runs have found, or not, counts as well.
 
 use std::collections::BTreeMap;
 
@@ -22,9 +22,13 @@ struct Turn {
 }
 
 impl Rotation {
-    /// Of these targets.
-    pub fn of(targets: &[String]) -> Self {
-        Self { round: 0, waiting: targets.iter().map(|target| (target.clone(), Turn::default())).collect() }
+    /// Of these targets, each of which has found nothing in so many turns before.
+    pub fn of(targets: &[String], quiet: impl Fn(&str) -> u64) -> Self {
+        let turn = |target: &String| {
+            let rest = (0..quiet(target).min(u64::from(LONGEST_REST))).fold(0, |rest, _| longer(rest));
+            (target.clone(), Turn { due: rest, rest })
+        };
+        Self { round: 0, waiting: targets.iter().map(turn).collect() }
     }
 
     /// The target whose turn it is; none if none is left.
@@ -37,7 +41,7 @@ impl Rotation {
     /// It has had its turn, and found so many features that nothing before had.
     pub fn found(&mut self, target: &str, new: u64) {
         let Some(turn) = self.waiting.get_mut(target) else { return };
-        turn.rest = if new > 0 { 0 } else { (2 * turn.rest).clamp(1, LONGEST_REST) };
+        turn.rest = if new > 0 { 0 } else { longer(turn.rest) };
         turn.due = self.round + 1 + turn.rest;
     }
 
@@ -47,6 +51,11 @@ impl Rotation {
     }
 }
 
+/// The rest after one of so many rounds.
+fn longer(rest: u32) -> u32 {
+    (2 * rest).clamp(1, LONGEST_REST)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,7 +63,7 @@ mod tests {
     #[test]
     fn who_finds_something_has_more_turns_and_nobody_is_given_up() {
         let targets = ["dull", "keen", "poor"].map(str::to_owned);
-        let mut rotation = Rotation::of(&targets);
+        let mut rotation = Rotation::of(&targets, |_| 0);
         let mut turns = BTreeMap::<String, u32>::new();
         for turn in 0..300 {
             let target = rotation.next().unwrap();
@@ -72,5 +81,24 @@ mod tests {
             rotation.leave(target);
         }
         assert_eq!(rotation.next(), None);
+    }
+
+    #[test]
+    fn a_run_begins_with_those_that_found_something_lately_in_the_run_before() {
+        let targets = ["dull", "keen", "poor"].map(str::to_owned);
+        let quiet = |target: &str| match target {
+            "dull" => u64::MAX,
+            "poor" => 2,
+            _ => 0,
+        };
+        let mut rotation = Rotation::of(&targets, quiet);
+        let turns = std::iter::from_fn(|| {
+            let target = rotation.next()?;
+            rotation.found(&target, u64::from(target == "keen"));
+            Some(target)
+        });
+        let turns: Vec<_> = turns.take(21).collect();
+        assert_eq!(turns[..4], ["keen", "keen", "keen", "poor"], "two turns without a find: a rest of two rounds");
+        assert_eq!(turns.iter().filter(|target| *target == "dull").count(), 1, "it is not given up: {turns:?}");
     }
 }

@@ -5,7 +5,8 @@ use super::answer::{self, Body, answer};
 use super::borrowed::Borrowed;
 use super::bounded::Bounded;
 use super::places::{Place, Places, Turn};
-use super::tcp::{PATIENCE, STALLED};
+use super::stalls::{LOOK, Path, Pieces, STALLED};
+use super::tcp::PATIENCE;
 use crate::paths::Remembering;
 use h3::error::{Code, ConnectionError};
 use h3::quic;
@@ -31,8 +32,8 @@ const LEAST_SENDING: u64 = 48 * 1024;
 const MOST_SENDING: u64 = 16 * 1024 * 1024;
 /// A congestion window in bytes that is worth large pieces.
 const LARGE: u64 = 128 * 1024;
-/// What a connection sends in [`STALLED`] at least if anything but probes and signs of life gets through.
-const MOVING: u64 = 16 * 1024;
+/// What a connection sends in [`STALLED`] at most if nothing but probes and signs of life gets through.
+const PROBES: u64 = 16 * 1024;
 /// How long an idle connection has to close itself on shutdown.
 const LINGER: Duration = Duration::from_millis(500);
 
@@ -289,9 +290,10 @@ impl Asked {
         // What comes behind the head of a request to us is not read.
         stream.stop_sending(Code::H3_NO_ERROR);
         self.taken(stream.send_response(Response::from_parts(head, ()))).await?;
+        let mut pieces = Pieces::new();
         match body {
             Body::Empty => {}
-            Body::Text(text) => self.taken(stream.send_data(text)).await?,
+            Body::Text(text) => self.pieces(stream, &mut pieces, text).await?,
             Body::File(mut chunks) => {
                 loop {
                     let window = self.told.watch.window().unwrap_or(0);
@@ -300,25 +302,41 @@ impl Asked {
                     let Some(piece) = chunks.next(is_little).await else { break };
                     let piece = piece.map_err(|_| Code::H3_INTERNAL_ERROR)?;
                     self.opened.set_send_window(sending(window));
-                    self.taken(stream.send_data(piece)).await?;
-                    self.place.has_moved();
+                    self.pieces(stream, &mut pieces, piece).await?;
                 }
             }
         }
         self.taken(stream.finish()).await
     }
 
-    /// Waits for `work`, but not for a client that takes nothing.
+    /// Sends `bytes` in pieces.
+    async fn pieces(&self, stream: &mut Stream, pieces: &mut Pieces, bytes: Bytes) -> Result<(), Code> {
+        pieces.fill(bytes);
+        // QUIC takes what there is credit for, and no more: the last byte need not be a piece.
+        while let Some(piece) = pieces.next(false) {
+            self.taken(stream.send_data(piece)).await?;
+            self.place.has_moved();
+        }
+        Ok(())
+    }
+
+    /// Waits for `work`, but not for a client that takes nothing, while the path would let it through.
     async fn taken<E>(&self, work: impl Future<Output = Result<(), E>>) -> Result<(), Code> {
         let mut work = pin!(work);
-        loop {
+        let mut silent = Duration::ZERO;
+        while silent < STALLED {
             let sent = self.opened.stats().udp_tx.bytes;
-            match tokio::time::timeout(STALLED, work.as_mut()).await {
-                Ok(done) => return done.map_err(|_| Code::H3_REQUEST_CANCELLED),
-                // A slow path, and room for this when what is before it has got through.
-                Err(_) if self.opened.stats().udp_tx.bytes - sent >= MOVING => {}
-                Err(_) => return Err(Code::H3_REQUEST_CANCELLED),
+            if let Ok(done) = tokio::time::timeout(LOOK, work.as_mut()).await {
+                return done.map_err(|_| Code::H3_REQUEST_CANCELLED);
+            }
+            let moved = self.opened.stats().udp_tx.bytes - sent;
+            let probes = PROBES * LOOK.as_secs() / STALLED.as_secs();
+            let path = Path { is_empty: self.told.watch.flight() == Some(0), moved: moved.saturating_sub(probes) };
+            // A slow path, and room for this when what is before it has got through.
+            if !path.is_busy(self.place.answers() as u64, LOOK) {
+                silent += LOOK;
             }
         }
+        Err(Code::H3_REQUEST_CANCELLED)
     }
 }

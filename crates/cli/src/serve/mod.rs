@@ -16,6 +16,7 @@ mod qlog;
 pub mod rehearsal;
 mod site;
 mod sockets;
+mod stalls;
 mod tcp;
 mod turns;
 

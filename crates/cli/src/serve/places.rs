@@ -194,7 +194,12 @@ impl Place {
 
     /// Whether answers of this connection are under way.
     pub fn is_answering(&self) -> bool {
-        self.all.lock().held.get(&self.id).is_some_and(|held| held.answers > 0)
+        self.answers() > 0
+    }
+
+    /// How many they are.
+    pub fn answers(&self) -> usize {
+        self.all.lock().held.get(&self.id).map_or(0, |held| held.answers)
     }
 
     /// One more answer; `None` if all are taken, or the place is gone.

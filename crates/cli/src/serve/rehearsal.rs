@@ -2,6 +2,7 @@
 //! TLS and without QUIC. The code behind is that of the server, places and turns included.
 
 use super::site::Site;
+use super::stalls::Streams;
 use super::{Serving, http3, tcp};
 use h3::quic;
 use hyper::body::Bytes;
@@ -32,7 +33,8 @@ impl Server {
     pub async fn connection(&self, stream: impl AsyncRead + AsyncWrite + Unpin + 'static, is_http2: bool) {
         let Some(place) = self.serving.places.enter(IpAddr::V4(Ipv4Addr::LOCALHOST)) else { return };
         let (turns, serving) = (&self.serving.turns, self.serving.clone());
-        turns.of(place.group(), tcp::carry(stream, is_http2, None, serving, place.clone())).await;
+        let streams = Streams::new(turns.clone(), place.group());
+        turns.of(place.group(), tcp::carry(stream, is_http2, None, serving, place.clone(), streams)).await;
     }
 
     /// Gives connections their turns, and never ends.

@@ -3,7 +3,8 @@
 use super::Serving;
 use super::answer::{self, Body, answer};
 use super::places::{Place, Turn};
-use super::turns::Streams;
+use super::stalls::{LOOK, MOVING, Path, Pieces, Progress, STALLED, Streams, own};
+use headstart_io::sys::socket_option;
 use hyper::body::{Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{ALT_SVC, HeaderValue};
 use hyper::service::service_fn;
@@ -24,12 +25,12 @@ use tokio_rustls::TlsAcceptor;
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of the head of a request over HTTP/1.1; hyper's own bound is 400 KiB, which silent clients could make it keep.
 const LONGEST_HEAD: usize = 16 * 1024;
-/// How long a client may take nothing of what it has asked for, over any version of HTTP.
-pub(super) const STALLED: Duration = Duration::from_secs(20);
-/// Bytes in that time that are more than keeps a connection alive: a word each [`PATIENCE`] and its acknowledgement.
-const MOVING: u64 = 512;
-/// How often that is looked at.
-const LOOK: Duration = Duration::from_secs(5);
+/// How long a client of HTTP/2 may take for the answer to a PING, which waits behind what was sent before: a minute and more behind
+/// megabytes on a slow link, if the kernel may take them, and [`UNSENT`] behind the window with this bound.
+const PONG: Duration = Duration::from_secs(40);
+/// Bytes that may wait in the kernel to be sent for the first time (TCP_NOTSENT_LOWAT of linux/tcp.h).
+const UNSENT: i32 = 64 * 1024;
+const NOTSENT_LOWAT: (i32, i32) = (6, 25);
 /// Bytes of a stream of HTTP/2 that wait for credit in the library; hyper's own are 400 KiB.
 const SENDING: usize = 64 * 1024;
 
@@ -44,37 +45,44 @@ pub async fn serve(listener: TcpListener, tls: Arc<ServerConfig>, alt_svc: Optio
         async move {
             let Ok(from) = stream.peer_addr() else { return };
             let Some(place) = serving.places.enter(from.ip()) else { return };
+            // Kernels of today have it; without it more waits in the socket.
+            socket_option::set(&stream, NOTSENT_LOWAT, &socket_option::Value::of_int(UNSENT));
             let stream = Shared(Arc::new(stream));
             let turns = serving.turns.clone();
-            let connection = connection(stream.clone(), acceptor, alt_svc, serving, place.clone());
+            let streams = Streams::new(turns.clone(), place.group());
+            let connection = connection(stream.clone(), acceptor, alt_svc, serving, place.clone(), streams.clone());
             tokio::select! {
                 () = turns.of(place.group(), connection) => {}
                 () = place.must_leave() => {}
-                () = has_stalled(&stream.0, &place) => {}
+                () = has_stalled(&stream.0, &place, &streams) => {}
             }
         }
     })
     .await;
 }
 
-/// Returns when answers are under way of which the client has taken next to nothing for a while: neither does it give credit
-/// nor acknowledge anything but what keeps a connection alive. A slow link acknowledges, however much is in the kernel.
-async fn has_stalled(stream: &TcpStream, place: &Place) {
-    let acked = || headstart_io::sys::tcp_info::tcp_info(stream).ok().and_then(|info| info.bytes_acked);
-    let (mut mark, mut silent) = (acked(), Duration::ZERO);
+/// Ends streams of which the client takes nothing for a while, and returns when it takes next to nothing of all that is under way:
+/// neither does it give credit nor acknowledge anything but what keeps a connection alive. A slow link acknowledges, however much
+/// is in the kernel.
+async fn has_stalled(stream: &TcpStream, place: &Place, streams: &Streams) {
+    let looked = || headstart_io::sys::tcp_info::tcp_info(stream).ok();
+    let acked = || looked().and_then(|info| info.bytes_acked);
+    let (mut mark, mut last, mut silent) = (acked(), acked(), Duration::ZERO);
     loop {
         tokio::time::sleep(LOOK).await;
         silent += LOOK;
-        let now = acked();
-        let moved = match (mark, now) {
-            (Some(mark), Some(now)) => now.saturating_sub(mark) >= MOVING,
-            // A kernel that does not tell.
-            _ => true,
-        };
-        if moved || !place.is_answering() {
+        let info = looked();
+        let now = info.and_then(|info| info.bytes_acked);
+        let since = |mark: Option<u64>| Some(now?.saturating_sub(mark?));
+        let is_empty = info.is_some_and(|info| info.unacked == 0 && info.not_sent == Some(0));
+        // A kernel that does not tell blames nobody.
+        let has_ended = streams.look(LOOK, Path { is_empty, moved: since(last).unwrap_or(u64::MAX) });
+        last = now;
+        if since(mark).is_none_or(|moved| moved >= MOVING) || !place.is_answering() {
             (mark, silent) = (now, Duration::ZERO);
         }
-        if silent >= STALLED {
+        // One whose streams end by themselves may be good for others.
+        if silent >= STALLED && !has_ended {
             return;
         }
     }
@@ -122,6 +130,7 @@ async fn connection(
     alt_svc: Option<HeaderValue>,
     serving: Serving,
     place: Arc<Place>,
+    streams: Streams,
 ) {
     let accepted = tokio::select! {
         accepted = tokio::time::timeout(PATIENCE, acceptor.accept(stream)) => accepted,
@@ -131,7 +140,7 @@ async fn connection(
     let Ok(Ok(stream)) = accepted else { return };
     place.has_moved();
     let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    carry(stream, is_http2, alt_svc, serving, place).await;
+    carry(stream, is_http2, alt_svc, serving, place, streams).await;
 }
 
 /// HTTP over a stream, until it ends.
@@ -141,10 +150,10 @@ pub(super) async fn carry(
     alt_svc: Option<HeaderValue>,
     serving: Serving,
     place: Arc<Place>,
+    streams: Streams,
 ) {
     let stopped = serving.clone();
     let mut stopped = pin!(stopped.stopped());
-    let streams = Streams(serving.turns.clone(), place.group());
     let service = service_fn(move |request: Request<Incoming>| {
         let (serving, alt_svc, place) = (serving.clone(), alt_svc.clone(), place.clone());
         async move {
@@ -159,7 +168,11 @@ pub(super) async fn carry(
     // What goes wrong with one connection concerns its client alone.
     if is_http2 {
         let mut builder = hyper::server::conn::http2::Builder::new(streams);
-        builder.timer(TokioTimer::new()).keep_alive_interval(PATIENCE).max_concurrent_streams(128);
+        builder
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PATIENCE)
+            .keep_alive_timeout(PONG)
+            .max_concurrent_streams(128);
         builder.max_send_buf_size(SENDING);
         let mut connection = pin!(builder.serve_connection(io, service));
         tokio::select! {
@@ -182,7 +195,7 @@ pub(super) async fn carry(
 /// The answer, looked up where a disk may be waited for.
 async fn respond(serving: Serving, place: Arc<Place>, request: Request<Incoming>) -> Response<Sent> {
     place.has_moved();
-    let Some(turn) = place.answer() else { return answer::busy().map(|body| Sent { body, turn: None }) };
+    let Some(turn) = place.answer() else { return answer::busy().map(|body| Sent::new(body, None)) };
     let (head, _) = request.into_parts();
     let look = place.look().await;
     let found = tokio::task::spawn_blocking(move || {
@@ -194,13 +207,30 @@ async fn respond(serving: Serving, place: Arc<Place>, request: Request<Incoming>
         *failed.status_mut() = hyper::StatusCode::INTERNAL_SERVER_ERROR;
         failed
     });
-    answer.map(|body| Sent { body, turn: Some(turn) })
+    answer.map(|body| Sent::new(body, Some(turn)))
 }
 
 /// A body under way, which has its turn until it was taken.
 struct Sent {
     body: Body,
+    pieces: Pieces,
     turn: Option<Turn>,
+    progress: Option<Arc<Progress>>,
+}
+
+impl Sent {
+    fn new(body: Body, turn: Option<Turn>) -> Self {
+        Self { body, pieces: Pieces::new(), turn, progress: own() }
+    }
+
+    /// Bytes behind those that are being cut into pieces.
+    fn behind(&self) -> u64 {
+        match &self.body {
+            Body::Empty => 0,
+            Body::Text(text) => text.len() as u64,
+            Body::File(chunks) => chunks.left(),
+        }
+    }
 }
 
 impl hyper::body::Body for Sent {
@@ -208,20 +238,36 @@ impl hyper::body::Body for Sent {
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let is_scarce = self.turn.as_ref().is_none_or(Turn::is_scarce);
-        let piece = match &mut self.body {
-            Body::Empty => return Poll::Ready(None),
-            Body::Text(text) if text.is_empty() => return Poll::Ready(None),
-            Body::Text(text) => Ok(std::mem::take(text)),
-            Body::File(chunks) => match ready!(chunks.poll(cx, is_scarce)) {
-                Some(piece) => piece,
-                None => return Poll::Ready(None),
-            },
+        if let Some(progress) = &self.progress {
+            progress.is_asked();
+        }
+        if self.pieces.left() == 0 {
+            let is_scarce = self.turn.as_ref().is_none_or(Turn::is_scarce);
+            let more = match &mut self.body {
+                Body::Empty => return Poll::Ready(None),
+                Body::Text(text) => std::mem::take(text),
+                Body::File(chunks) => match ready!(chunks.poll(cx, is_scarce)) {
+                    Some(Ok(more)) => more,
+                    Some(Err(why)) => return Poll::Ready(Some(Err(why))),
+                    None => return Poll::Ready(None),
+                },
+            };
+            self.pieces.fill(more);
+        }
+        let is_last = self.behind() == 0;
+        let piece = match &self.progress {
+            Some(_) => self.pieces.next(is_last),
+            // HTTP/1.1: what is taken of it shows in the connection.
+            None => self.pieces.all(),
         };
+        let Some(piece) = piece else { return Poll::Ready(None) };
+        if let Some(progress) = &self.progress {
+            progress.has_handed();
+        }
         if let Some(turn) = &self.turn {
             turn.has_moved();
         }
-        Poll::Ready(Some(piece.map(Frame::data)))
+        Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -229,10 +275,6 @@ impl hyper::body::Body for Sent {
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(match &self.body {
-            Body::Empty => 0,
-            Body::Text(text) => text.len() as u64,
-            Body::File(chunks) => chunks.left(),
-        })
+        SizeHint::with_exact(self.pieces.left() + self.behind())
     }
 }

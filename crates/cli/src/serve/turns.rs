@@ -134,20 +134,6 @@ impl<F> Drop for InTurn<F> {
     }
 }
 
-/// Gives the streams of a connection of HTTP/2 the turns of its address.
-#[derive(Clone, Debug)]
-pub struct Streams(pub Arc<Turns>, pub IpAddr);
-
-impl<F> hyper::rt::Executor<F> for Streams
-where
-    F: Future + Send + 'static,
-    F::Output: Send,
-{
-    fn execute(&self, work: F) {
-        tokio::spawn(self.0.of(self.1, work));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

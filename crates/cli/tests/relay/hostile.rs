@@ -2,6 +2,7 @@
 //! without waiting for them.
 
 mod beside;
+mod peers;
 mod room;
 
 use crate::attack::{Attack, raise_files};

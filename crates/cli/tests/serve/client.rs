@@ -9,6 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 
@@ -42,19 +43,32 @@ pub async fn connected(server: &Server) -> quinn::Connection {
 
 /// A connection to `server` from the address `from`, which gives each stream credit for `credit` bytes that are not read.
 pub async fn connected_with(server: &Server, from: IpAddr, credit: u32) -> quinn::Connection {
+    connected_by(server, from, server.address, credit).await
+}
+
+/// As [`connected_with`], by way of `to`.
+pub async fn connected_by(server: &Server, from: IpAddr, to: SocketAddr, credit: u32) -> quinn::Connection {
     let endpoint = quinn::Endpoint::client((from, 0).into()).unwrap();
     let mut config = quic(server, vec![b"h3".to_vec()]);
     let mut transport = quinn::TransportConfig::default();
     transport.stream_receive_window(credit.into()).keep_alive_interval(Some(Duration::from_secs(5)));
     config.transport_config(Arc::new(transport));
-    endpoint.connect_with(config, server.address, "localhost").unwrap().await.unwrap()
+    endpoint.connect_with(config, to, "localhost").unwrap().await.unwrap()
 }
 
 /// TLS over TCP to `server` from the address `from`, speaking `protocol`.
 pub async fn open_tls(server: &Server, from: IpAddr, protocol: &[u8]) -> tokio_rustls::client::TlsStream<TcpStream> {
     let socket = if from.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }.unwrap();
     socket.bind((from, 0).into()).unwrap();
-    let stream = socket.connect(server.address).await.unwrap();
+    open_tls_over(server, socket.connect(server.address).await.unwrap(), protocol).await
+}
+
+/// TLS to `server` over `stream`, speaking `protocol`.
+pub async fn open_tls_over<S: AsyncRead + AsyncWrite + Unpin>(
+    server: &Server,
+    stream: S,
+    protocol: &[u8],
+) -> tokio_rustls::client::TlsStream<S> {
     let connector = tokio_rustls::TlsConnector::from(Arc::new(tls(server, vec![protocol.to_vec()])));
     connector.connect("localhost".try_into().unwrap(), stream).await.unwrap()
 }

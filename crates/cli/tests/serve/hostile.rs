@@ -2,6 +2,7 @@
 
 mod beside;
 mod halves;
+mod stalls;
 
 use crate::attack::{Attack, raise_files};
 use crate::client::{asked, connected, connected_with, http, open_tls};
@@ -10,11 +11,13 @@ use h3::client::SendRequest;
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
 use hyper::Request;
-use hyper::body::Bytes;
+use hyper::body::{Body as _, Bytes};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustix::process::{Resource, getrlimit};
+use std::future::poll_fn;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, TcpStream};
+use std::pin::Pin;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
@@ -189,7 +192,17 @@ fn who_takes_nothing_is_left_and_who_takes_little_is_served() {
             slow.read_exact(&mut bytes).await.expect("it takes what it can");
             tokio::time::sleep(Duration::from_millis(250)).await;
         }
-        assert!(two.1.is_closed(), "HTTP/2");
+        let mut body = two.0.into_body();
+        let ended = loop {
+            match poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+                Some(Ok(_)) => {}
+                other => break other,
+            }
+        };
+        assert!(
+            ended.is_some_and(|ended| ended.is_err()) && !two.1.is_closed(),
+            "HTTP/2: the answer, not the connection"
+        );
         let mut rest = Vec::new();
         let _ = silent.read_to_end(&mut rest).await;
         assert!(rest.len() < 50_000_000, "HTTP/1.1");

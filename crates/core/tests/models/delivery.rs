@@ -20,6 +20,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (0usize..2).prop_map(Step::Take),
         2 => Just(Step::Open),
         1 => any::<usize>().prop_map(Step::Lose),
+        1 => (0usize..2).prop_map(Step::Restart),
         12 => carry,
     ]
 }

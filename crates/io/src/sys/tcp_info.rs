@@ -21,6 +21,10 @@ pub struct TcpInfo {
     pub min_rtt: Option<Duration>,
     /// How long ago the last segment with an acknowledgement came, which is every one but a reset.
     pub last_ack_recv: Duration,
+    /// Segments sent that are not acknowledged.
+    pub unacked: u32,
+    /// Bytes that wait to be sent for the first time, if the kernel tells (4.6 and later).
+    pub not_sent: Option<u32>,
     /// Congestion window in segments.
     pub snd_cwnd: u32,
     /// Segments retransmitted so far.
@@ -65,6 +69,8 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
         rtt_var: micros(72).unwrap_or_default(),
         min_rtt: micros(148).filter(|d| d.as_micros() != u128::from(u32::MAX)),
         last_ack_recv: word(56).map_or(Duration::ZERO, |ms| Duration::from_millis(ms.into())),
+        unacked: word(24).unwrap_or_default(),
+        not_sent: word(144),
         snd_cwnd: word(80).unwrap_or_default(),
         total_retrans: word(100).unwrap_or_default(),
         segs_out: word(136),
@@ -99,11 +105,18 @@ mod tests {
         assert_eq!(after.bytes_sent, before.bytes_sent.map(|bytes| bytes + 50));
         assert_eq!(after.segs_out, before.segs_out.map(|segments| segments + 1));
         assert!(after.segs_in >= before.segs_in);
+        assert!(after.unacked <= 1 && after.not_sent.is_none_or(|bytes| bytes == 0), "{after:?}");
         // The peer's kernel may wait before it acknowledges.
         let acked = || tcp_info(&stream).unwrap().bytes_acked;
         while acked() < before.bytes_acked.map(|bytes| bytes + 50) {
             std::thread::yield_now();
         }
         assert_eq!(acked(), before.bytes_acked.map(|bytes| bytes + 50));
+        assert_eq!(tcp_info(&stream).unwrap().unacked, 0);
+        // More than the peer's kernel takes.
+        stream.set_nonblocking(true).unwrap();
+        while stream.write(&[7; 65536]).is_ok() {}
+        let full = tcp_info(&stream).unwrap();
+        assert!(full.not_sent.is_none_or(|bytes| bytes > 0), "{full:?}");
     }
 }

@@ -4,13 +4,14 @@
 //! Times are compared where `cargo xtask hostile` asks for it, on a machine that has nothing else to do. In any other run of the tests
 //! a round is short, and says that the client is served.
 
-use super::{not_taken_over_http2, not_taken_over_http3, runtime, site, source};
+use super::{MOST_MEMORY, not_taken_over_http2, not_taken_over_http3, runtime, site, source};
 use crate::attack::Attack;
 use crate::client::{connected_with, http, open_tls};
 use crate::scene::{Server, until};
 use headstart_io::clock::Clock;
 use hyper::Request;
 use hyper::body::Body as _;
+use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::any::Any;
 use std::future::poll_fn;
@@ -24,6 +25,9 @@ use tokio::runtime::Runtime;
 const TIMED: &str = "HEADSTART_HOSTILE";
 /// How many times its quiet time a fetch may take beside an attack.
 const MOST: f64 = 1.2;
+/// How long no fetch may take: so many times the quiet time, and milliseconds more for the scheduler.
+const WORST: f64 = 10.0;
+const WORST_MORE: f64 = 200.0;
 /// Rounds, and fetches of each half of one, where times are compared; otherwise one of each.
 const ROUNDS: usize = 7;
 const FETCHES: usize = 20;
@@ -75,13 +79,13 @@ async fn fetch(server: &Server, version: &str) -> usize {
     }
 }
 
-fn median(mut times: Vec<f64>) -> f64 {
+fn median(times: &mut [f64]) -> f64 {
     times.sort_by(f64::total_cmp);
     times[times.len() / 2]
 }
 
-/// Seconds of a fetch over each version, the median of `fetches`.
-fn fetched(server: &Server, fetches: usize) -> [f64; 3] {
+/// Seconds of a fetch over each version: the median of `fetches`, and the worst.
+fn fetched(server: &Server, fetches: usize) -> [(f64, f64); 3] {
     // A runtime of its own: its turn does not wait for attackers.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let clock = Clock::new();
@@ -95,7 +99,7 @@ fn fetched(server: &Server, fetches: usize) -> [f64; 3] {
             }
         }
     });
-    took.map(median)
+    took.map(|mut took| (median(&mut took), took[fetches - 1]))
 }
 
 /// Rounds with and without the attack; a row for each version.
@@ -106,14 +110,20 @@ fn beside(attack: &'static str, begin: impl Fn(&Server, &Runtime) -> Held) {
     let timed = std::env::var_os(TIMED).is_some();
     let (rounds, fetches) = if timed { (ROUNDS, FETCHES) } else { (1, 1) };
     let mut ratios = VERSIONS.map(|_| Vec::new());
+    let (mut quiets, mut worst) = (VERSIONS.map(|_| Vec::new()), [0f64; 3]);
+    let mut descriptors = 0;
     for _ in 0..rounds {
         let before = server.descriptors();
         let quiet = fetched(&server, fetches);
         let runtime = runtime();
         let held = begin(&server, &runtime);
         let busy = fetched(&server, fetches);
-        for (nth, ratios) in ratios.iter_mut().enumerate() {
-            ratios.push(busy[nth] / quiet[nth]);
+        descriptors = descriptors.max(server.descriptors());
+        for nth in 0..VERSIONS.len() {
+            let ((quiet, _), (busy, worst_busy)) = (quiet[nth], busy[nth]);
+            ratios[nth].push(busy / quiet);
+            quiets[nth].push(quiet * 1e3);
+            worst[nth] = worst[nth].max(worst_busy * 1e3);
         }
         drop(held);
         // QUIC says that it is over, if it may.
@@ -123,15 +133,15 @@ fn beside(attack: &'static str, begin: impl Fn(&Server, &Runtime) -> Held) {
             until("the attack is over", || server.descriptors() <= before + 16);
         }
     }
-    for (version, ratios) in VERSIONS.iter().zip(ratios) {
-        println!("{attack}, {version}: {ratios:.2?}");
+    let row = Attack { attack, listener: "serve" };
+    row.at_most("memory while it lasts, kB", MOST_MEMORY as f64, server.most_memory() as f64);
+    row.at_most("descriptors while it lasts", (server.most_descriptors() / 2) as f64, descriptors as f64);
+    for (nth, version) in VERSIONS.iter().enumerate() {
+        println!("{attack}, {version}: {:.2?}, at worst {:.1} ms", ratios[nth], worst[nth]);
         if timed {
-            let row = Attack { attack, listener: "serve" };
-            row.at_most(
-                &format!("time of a fetch of others over {version}, times its quiet time"),
-                MOST,
-                median(ratios),
-            );
+            let fetch = format!("fetch of others over {version}");
+            row.at_most(&format!("time of a {fetch}, times its quiet time"), MOST, median(&mut ratios[nth]));
+            row.at_most(&format!("slowest {fetch}, ms"), WORST * median(&mut quiets[nth]) + WORST_MORE, worst[nth]);
         }
     }
 }
@@ -151,35 +161,119 @@ fn slow_readers() {
     beside("slow readers", |server, runtime| Box::new(runtime.block_on(slowly_taken(server))));
 }
 
-/// 60 connections over HTTP/1.1 and HTTP/2 that take 4 kB a second, each of several answers.
+/// 60 connections over every version of HTTP that take 4 kB a second.
 async fn slowly_taken(server: &Server) -> Vec<tokio::task::JoinHandle<()>> {
+    const SLEEP: Duration = Duration::from_millis(250);
+    const WINDOW: u32 = 1024;
     let mut held = Vec::new();
     for n in 0..60 {
-        let mut stream = open_tls(server, source(n), b"http/1.1").await;
-        stream.write_all(b"GET /f0 HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
-        held.push(tokio::spawn(async move {
-            let mut bytes = [0; 1024];
-            while stream.read_exact(&mut bytes).await.is_ok() {
-                tokio::time::sleep(Duration::from_millis(250)).await;
+        held.push(match n % 3 {
+            0 => {
+                let mut stream = open_tls(server, source(n), b"http/1.1").await;
+                stream.write_all(b"GET /f0 HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+                tokio::spawn(async move {
+                    let mut bytes = [0; WINDOW as usize];
+                    while stream.read_exact(&mut bytes).await.is_ok() {
+                        tokio::time::sleep(SLEEP).await;
+                    }
+                })
             }
-        }));
+            1 => {
+                let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+                builder.initial_stream_window_size(WINDOW);
+                let stream = TokioIo::new(open_tls(server, source(n), b"h2").await);
+                let (mut requests, connection) = builder.handshake::<_, String>(stream).await.unwrap();
+                tokio::spawn(connection);
+                let request = Request::get("https://localhost/f0").body(String::new()).unwrap();
+                let mut body = requests.send_request(request).await.unwrap().into_body();
+                tokio::spawn(async move {
+                    while let Some(Ok(_)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+                        tokio::time::sleep(SLEEP).await;
+                    }
+                    drop(requests);
+                })
+            }
+            _ => {
+                let mut requests = http(connected_with(server, source(n), WINDOW).await).await;
+                let request = Request::get("https://localhost/f0").body(()).unwrap();
+                let mut stream = requests.send_request(request).await.unwrap();
+                // It may be answered already.
+                let _ = stream.finish().await;
+                stream.recv_response().await.unwrap();
+                tokio::spawn(async move {
+                    while let Ok(Some(_)) = stream.recv_data().await {
+                        tokio::time::sleep(SLEEP).await;
+                    }
+                    drop(requests);
+                })
+            }
+        });
     }
     held
+}
+
+/// A connection of the `n`th source that says nothing.
+fn silent(server: &Server, n: usize) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+    // Servers of other tests that start now must not inherit it.
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+    rustix::net::bind(&socket, &std::net::SocketAddr::from((source(n), 0))).unwrap();
+    // One that is sent away at once may be told so as early as here.
+    let _ = rustix::net::connect(&socket, &server.address);
+    socket.into()
+}
+
+/// So many connections where times are compared, and a tenth of them otherwise.
+fn so_many(most: usize) -> usize {
+    if std::env::var_os(TIMED).is_some() { most } else { most / 10 }
 }
 
 #[test]
 fn ten_thousand_silent_connections() {
     beside("10,000 silent connections from 16 addresses", |server, _| {
-        let most = if std::env::var_os(TIMED).is_some() { 10_000 } else { 1_000 };
-        let silent = |n| -> TcpStream {
-            use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-            // Servers of other tests that start now must not inherit it.
-            let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
-            rustix::net::bind(&socket, &std::net::SocketAddr::from((source(n), 0))).unwrap();
-            // One that is sent away at once may be told so as early as here.
-            let _ = rustix::net::connect(&socket, &server.address);
-            socket.into()
-        };
-        Box::new((0..most).map(silent).collect::<Vec<_>>())
+        Box::new((0..so_many(10_000)).map(|n| silent(server, n)).collect::<Vec<_>>())
+    });
+}
+
+/// What is held of a connection of each kind.
+type OfEach = (tokio_rustls::client::TlsStream<tokio::net::TcpStream>, SendRequest<String>, super::Asked);
+
+/// A connection of each kind whose client takes next to nothing of what it asks for; `None`: it was told to leave.
+async fn hardly_taken(server: &Server, n: usize) -> Option<OfEach> {
+    let mut one = open_tls(server, source(n), b"http/1.1").await;
+    one.write_all(b"GET /f0 HTTP/1.1\r\nhost: localhost\r\n\r\n").await.ok()?;
+    one.read_exact(&mut [0; 1024]).await.ok()?;
+    let mut builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+    builder.initial_stream_window_size(1);
+    let stream = TokioIo::new(open_tls(server, source(n), b"h2").await);
+    let (mut two, connection) = builder.handshake::<_, String>(stream).await.ok()?;
+    tokio::spawn(connection);
+    let request = Request::get("https://localhost/f1").body(String::new()).unwrap();
+    let answer = two.send_request(request).await.ok()?;
+    // Held, and never read.
+    tokio::spawn(async move {
+        std::future::pending::<()>().await;
+        drop(answer);
+    });
+    let mut three = http(connected_with(server, source(n), 500).await).await;
+    let mut stream = three.send_request(Request::get("https://localhost/f2").body(()).unwrap()).await.ok()?;
+    let _ = stream.finish().await;
+    Some((one, two, (stream, three)))
+}
+
+#[test]
+fn ten_thousand_connections_of_every_kind() {
+    beside("10,000 connections of every kind from 16 addresses", |server, runtime| {
+        let each = so_many(800);
+        let silent: Vec<_> = (0..so_many(10_000) - 3 * each).map(|n| silent(server, n)).collect();
+        let hardly = runtime.block_on(async {
+            let mut hardly = Vec::new();
+            for n in 0..each {
+                hardly.push(hardly_taken(server, n).await);
+            }
+            hardly
+        });
+        assert!(hardly.iter().flatten().count() > each / 2, "those that ask have places before those that are silent");
+        Box::new((silent, hardly))
     });
 }

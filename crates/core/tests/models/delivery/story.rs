@@ -29,6 +29,8 @@ pub enum Step {
     Carry(usize, usize, usize),
     /// The program at this end takes what has come.
     Take(usize),
+    /// The program at this end takes what has come, and is restarted: the other side is told that the session is gone, and begins another.
+    Restart(usize),
 }
 
 impl Step {
@@ -39,6 +41,7 @@ impl Step {
             0 | 1 => Self::Send(end, Kind::ALL[much % Kind::ALL.len()], u64::from(low % 3), much % MOST),
             2 => Self::Pass(u64::from(low) * if high < 16 { 12 } else { 1 }),
             3 => Self::Open,
+            4 if high >= 250 => Self::Restart(end),
             4 => Self::Lose(much),
             5 | 6 => Self::Carry(end, usize::from(low), usize::from(high) * 16 + 1),
             _ => Self::Take(end),
@@ -48,6 +51,7 @@ impl Step {
 
 /// Both ends, what is between them, and what they have sent and taken: lane and bytes.
 pub struct Session {
+    technique: String,
     ends: [Messenger; 2],
     now: Instant,
     /// The number of the next connection.
@@ -58,14 +62,29 @@ pub struct Session {
     taken: [Vec<(Kind, u64, Vec<u8>)>; 2],
 }
 
+/// Two that have not met.
+fn ends(technique: &str) -> [Messenger; 2] {
+    [(); 2].map(|()| {
+        let settings = Settings { inbox_bytes: INBOX, ..Settings::new(technique).unwrap() };
+        Messenger::new(SessionId::default(), settings)
+    })
+}
+
+/// The bytes of what was sent or taken on a lane of this kind, in order.
+fn of(all: &[(Kind, u64, Vec<u8>)], kind: Kind) -> Vec<Vec<u8>> {
+    all.iter().filter(|message| message.0 == kind).map(|message| message.2.clone()).collect()
+}
+
+fn sorted(mut all: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    all.sort();
+    all
+}
+
 impl Session {
     pub fn new(technique: &str) -> Self {
-        let end = || {
-            let settings = Settings { inbox_bytes: INBOX, ..Settings::new(technique).unwrap() };
-            Messenger::new(SessionId::default(), settings)
-        };
         Self {
-            ends: [end(), end()],
+            technique: technique.to_owned(),
+            ends: ends(technique),
             now: Instant::ZERO,
             next: 0,
             pipes: Default::default(),
@@ -144,17 +163,32 @@ impl Session {
         }
     }
 
+    /// One program ends: what the other side may rely on has reached it, and nothing twice. Then both begin anew.
+    fn restart(&mut self, end: usize) {
+        self.take(end);
+        self.serve();
+        for to in 0..2 {
+            let (sent, taken) = (&self.sent[1 - to], &self.taken[to]);
+            assert!(of(sent, Kind::Ordered).starts_with(&of(taken, Kind::Ordered)), "an ordered lane has a hole");
+            let (asked, came) = (sorted(of(sent, Kind::Event)), sorted(of(taken, Kind::Event)));
+            let doubled = came.windows(2).any(|two| two[0] == two[1]);
+            assert!(!doubled && came.iter().all(|one| asked.binary_search(one).is_ok()), "an event came twice");
+        }
+        let count = |all: &[(Kind, u64, Vec<u8>)]| all.iter().filter(|message| message.0 != Kind::Latest).count();
+        let unconfirmed = self.ends[1 - end].on_their_way();
+        let (sent, taken) = (count(&self.sent[1 - end]), count(&self.taken[end]));
+        assert!(
+            taken + unconfirmed >= sent,
+            "{taken} of {sent} were taken, and only {unconfirmed} are known to be missing"
+        );
+        let now = self.now;
+        *self = Self { now, ..Self::new(&self.technique) };
+    }
+
     /// What was taken is what was sent, as far as each lane promises it.
     fn judge(&self, end: usize) {
-        let of = |all: &[(Kind, u64, Vec<u8>)], kind: Kind| -> Vec<Vec<u8>> {
-            all.iter().filter(|message| message.0 == kind).map(|message| message.2.clone()).collect()
-        };
         let (sent, taken) = (&self.sent[1 - end], &self.taken[end]);
         assert!(of(sent, Kind::Ordered) == of(taken, Kind::Ordered), "an ordered lane has lost, doubled or moved one");
-        let sorted = |mut all: Vec<Vec<u8>>| {
-            all.sort();
-            all
-        };
         let (asked, came) = (sorted(of(sent, Kind::Event)), sorted(of(taken, Kind::Event)));
         assert!(asked == came, "a lane of events has lost or doubled one: {} of {}", came.len(), asked.len());
         let newest = |all: &[(Kind, u64, Vec<u8>)]| -> BTreeMap<u64, Vec<u8>> {
@@ -171,6 +205,7 @@ impl Session {
             Step::Lose(nth) => self.nth(nth).into_iter().for_each(|id| self.lose(id)),
             Step::Carry(end, nth, most) => self.nth(nth).into_iter().for_each(|id| self.carry(end, id, most)),
             Step::Take(end) => self.take(end),
+            Step::Restart(end) => self.restart(end),
         }
         self.serve();
         for end in &self.ends {
