@@ -104,6 +104,15 @@ inside!(on_a_phone_whose_network_changes_connections_of_addresses_that_are_gone_
     assert!(came > 2_400_000, "the whole answer: {told}");
 });
 
+inside!(on_a_phone_whose_interface_is_made_anew_connections_go_on_over_the_new_one, || {
+    let Some(told) = scenario("replaced") else { return };
+    is_over(&told);
+    assert_eq!((&told["staying"]["code"], &told["after"]["code"]), (&json!(0), &json!(0)), "{told}");
+    let came: u64 = told["staying"]["out"].as_str().unwrap().trim().parse().unwrap();
+    assert!(came > 2_400_000, "the whole answer: {told}");
+    assert_eq!((&told["gone"], &told["errors"]), (&json!(true), &json!([["descriptor", "interface"]])), "{told}");
+});
+
 inside!(on_a_phone_a_day_of_five_thousand_connections_fits_into_100_mb_and_nothing_wakes_it_afterwards, || {
     let Some(told) = scenario("day") else { return };
     is_over(&told);

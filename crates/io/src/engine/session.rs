@@ -284,6 +284,10 @@ impl Session<'_> {
         match message {
             ToEngine::Hello { .. } => self.link.wrong(Wrong::Order, Some("hello"), "it was already sent")?,
             ToEngine::Start { .. } => self.link.wrong(Wrong::Order, Some("start"), "the session has started")?,
+            ToEngine::Interface => match interface(&descriptors) {
+                Ok(tun) => self.running.worker.forward_from(tun)?,
+                Err(what) => self.link.wrong(Wrong::Descriptor, Some("interface"), what)?,
+            },
             ToEngine::Network { network } => {
                 let here = here(&network);
                 self.kept.borrow_mut().network = network;

@@ -177,6 +177,11 @@ public class HeadstartVpnService extends VpnService
     }
 
     @Override
+    public void below(Network network) {
+        setUnderlyingNetworks(network == null ? null : new Network[] {network});
+    }
+
+    @Override
     public void close(int descriptor) {
         try {
             ParcelFileDescriptor.adoptFd(descriptor).close();

@@ -78,6 +78,11 @@ final class NetworkState {
         return "other";
     }
 
+    /** Whether an interface that was made for another network says what is right for this one. */
+    boolean hasTheInterfaceOf(NetworkState other) {
+        return v4 == other.v4 && v6 == other.v6 && metered == other.metered && dns.equals(other.dns);
+    }
+
     /** Whether the system would rather send over this one. */
     boolean isBetterThan(NetworkState other) {
         if (exists() != other.exists()) {

@@ -1,16 +1,17 @@
 package org.headstart.phone;
 
+import android.net.Network;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.UnknownHostException;
-import java.util.Arrays;
+import java.util.Objects;
 import org.json.JSONException;
 import org.json.JSONObject;
 
 /**
  * One VPN session: the interface, and an engine behind it. An engine that ends is followed by another one with the same interface, in whose
- * queue packets wait; where the families of the network change, the interface is made anew.
+ * queue packets wait; where the interface is made anew, for a network that differs in what an interface says, the engine goes on with that.
  */
 final class Session implements Engine.Front {
     /** What a session stands on. */
@@ -24,6 +25,9 @@ final class Session implements Engine.Front {
         String name(int uid);
 
         boolean protect(int descriptor);
+
+        /** The interface is over this network now; null where no one network is known. */
+        void below(Network network);
 
         /** Closes a descriptor. */
         void close(int descriptor);
@@ -51,10 +55,14 @@ final class Session implements Engine.Front {
     private JSONObject statistics;
     private Engine engine;
     private int tun = -1;
-    private boolean[] families = {false, false};
+    /** The network that the interface was made for. */
+    private NetworkState made = NetworkState.NONE;
     private int failures;
     /** Counts engines that are started; only the latest one is wanted. */
     private int launches;
+    private boolean launching;
+    /** The engine has the interface. */
+    private boolean started;
     private boolean captures;
     private boolean looked;
     private boolean stopping;
@@ -98,7 +106,6 @@ final class Session implements Engine.Front {
 
     /** The device is on this network. */
     void network(NetworkState next) {
-        Answer unanswered = null;
         synchronized (this) {
             network = next;
             if (stopping) {
@@ -107,13 +114,17 @@ final class Session implements Engine.Front {
             if (!next.exists()) {
                 // What is open may live on; the interface stays, so that nothing leaks around it.
                 set(state == State.RUNNING ? State.RUNNING : State.WAITING, "");
-            } else if (tun < 0 || !Arrays.equals(families, new boolean[] {next.v4, next.v6})) {
-                unanswered = establish();
-            } else {
-                tell(next);
+                return;
             }
+            if (tun < 0 || !next.hasTheInterfaceOf(made)) {
+                establish();
+            } else if (!Objects.equals(next.network, made.network)) {
+                ground.below(next.network);
+                made = next;
+            }
+            // Later than the interface: errors to apps go over that.
+            tell(next);
         }
-        answer(unanswered, null);
     }
 
     private void tell(NetworkState next) {
@@ -183,7 +194,9 @@ final class Session implements Engine.Front {
         synchronized (this) {
             stopping = true;
             try {
-                say(Messages.stop());
+                if (engine != null) {
+                    engine.say(Messages.stop());
+                }
             } catch (JSONException e) {
                 throw new IllegalStateException(e);
             }
@@ -194,9 +207,9 @@ final class Session implements Engine.Front {
         set(State.OFF, "");
     }
 
-    /** Says something to the engine, if there is one. */
+    /** Says something to the engine, if one has started; one that starts is told all of it then. */
     private void say(JSONObject message) {
-        if (engine != null) {
+        if (started) {
             engine.say(message);
         }
     }
@@ -205,6 +218,7 @@ final class Session implements Engine.Front {
     private Answer forget() {
         Answer unanswered = pending;
         engine = null;
+        started = false;
         pending = null;
         captures = false;
         return unanswered;
@@ -217,28 +231,28 @@ final class Session implements Engine.Front {
         }
     }
 
-    /** Makes the interface anew; whom the engine before has not answered. */
-    private Answer establish() {
-        if (engine != null) {
-            engine.close();
-        }
-        Answer unanswered = forget();
-        int made;
+    /** Makes the interface, or makes it anew: the engine goes on with the next one. */
+    private void establish() {
+        int next;
         try {
-            made = build(ground.builder());
-        } catch (UnknownHostException e) {
+            next = build(ground.builder());
+            if (next < 0) {
+                set(State.REFUSED, "");
+                return;
+            }
+            if (started) {
+                engine.say(Messages.tun(), next);
+            }
+        } catch (UnknownHostException | JSONException e) {
             throw new IllegalStateException(e);
         }
         // The one before is closed when there is the next: nothing leaks meanwhile.
         closeTun();
-        tun = made;
-        if (tun < 0) {
-            set(State.REFUSED, "");
-            return unanswered;
+        tun = next;
+        made = network;
+        if (engine == null && !launching) {
+            launch();
         }
-        families = new boolean[] {network.v4, network.v6};
-        launch();
-        return unanswered;
     }
 
     /** The interface has the families that the network has; the other goes as it went before. */
@@ -274,6 +288,7 @@ final class Session implements Engine.Front {
     /** Starts an engine on a thread of its own: it may take its time, for which nobody waits who wants to know how the session stands. */
     private void launch() {
         final int number = ++launches;
+        launching = true;
         Thread thread = new Thread("launch") {
             @Override
             public void run() {
@@ -296,12 +311,13 @@ final class Session implements Engine.Front {
         Engine made = new Engine(channel, this, app);
         synchronized (this) {
             if (number == launches && !stopping) {
+                launching = false;
                 engine = made;
                 made.begin();
                 return;
             }
         }
-        // The interface was made anew meanwhile, or the session has ended.
+        // The session has ended meanwhile.
         made.close();
     }
 
@@ -355,7 +371,7 @@ final class Session implements Engine.Front {
                 }
                 if (kind.equals("hello")) {
                     JSONObject how = settings.json();
-                    engine.say(Messages.start(how, network.json(), device), tun);
+                    started = engine.say(Messages.start(how, network.json(), device), tun);
                 } else if (kind.equals("started")) {
                     failures = 0;
                     if (looked) {

@@ -40,12 +40,17 @@ class FakeGround implements Session.Ground, Launcher {
                 });
     }
 
+    /** Each has a DNS server of its own, as networks do. */
     static NetworkState network(String transport, boolean v4, boolean v6) throws Exception {
+        return network(transport, v4, v6, transport.equals("wifi") ? "192.0.2.53" : "198.51.100.53");
+    }
+
+    static NetworkState network(String transport, boolean v4, boolean v6, String dns) throws Exception {
         NetworkState state = new NetworkState();
         state.transport = transport;
         state.v4 = v4;
         state.v6 = v6;
-        state.dns = Collections.singletonList(InetAddress.getByName("192.0.2.53"));
+        state.dns = Collections.singletonList(InetAddress.getByName(dns));
         return state;
     }
 
@@ -99,6 +104,11 @@ class FakeGround implements Session.Ground, Launcher {
     @Override
     public boolean protect(int descriptor) {
         return true;
+    }
+
+    @Override
+    public void below(Network network) {
+        built.add("below " + network);
     }
 
     @Override

@@ -33,31 +33,57 @@ public class SessionTest {
     @Test
     public void theInterfaceHasTheFamiliesOfTheNetworkAndTheOtherGoesAsBefore() throws Exception {
         session.network(FakeGround.network("cellular", false, true));
-        JSONObject start = start(ground.engine());
+        FakeChannel engine = ground.engine();
+        JSONObject start = start(engine);
         assertEquals("cellular", start.getJSONObject("network").getString("transport"));
         assertEquals(
                 Arrays.asList("builder", "mtu 1500", "allow IPv4", "address 2001:db8:6865:6164:0:0:0:1/128",
-                        "route 0:0:0:0:0:0:0:0/0", "dns 192.0.2.53", "metered false"),
+                        "route 0:0:0:0:0:0:0:0/0", "dns 198.51.100.53", "metered false"),
                 ground.built);
         ground.built.clear();
         session.network(FakeGround.network("wifi", true, true));
-        start(ground.engine());
+        assertEquals("interface", engine.next().getString("kind"));
+        assertEquals("wifi", engine.next().getJSONObject("network").getString("transport"));
+        // hello, start and the interfaces, the network
+        assertEquals(Arrays.asList(-1, 100, 101, -1),
+                Arrays.asList(engine.sent.take(), engine.sent.take(), engine.sent.take(), engine.sent.take()));
+        assertTrue("the engine goes on", ground.engines.isEmpty());
         assertTrue(ground.built.toString(), ground.built.containsAll(Arrays.asList("address 10.77.0.1/32", "route 0.0.0.0/0")));
         assertFalse(ground.built.toString(), ground.built.toString().contains("allow"));
         assertEquals("the one before is closed when there is the next", Arrays.asList(100), ground.closed);
     }
 
     @Test
-    public void aNetworkWithTheSameFamiliesIsToldAndTheInterfaceStays() throws Exception {
+    public void anInterfaceHasTheServersOfTheNetworkAndSaysWhetherDataCosts() throws Exception {
         session.network(FakeGround.network("wifi", true, true));
         FakeChannel engine = ground.engine();
         start(engine);
+        ground.built.clear();
         session.network(FakeGround.network("cellular", true, true));
-        JSONObject told = engine.next();
-        assertEquals("network", told.getString("kind"));
-        assertEquals("cellular", told.getJSONObject("network").getString("transport"));
-        session.network(NetworkState.NONE);
+        assertEquals("interface", engine.next().getString("kind"));
+        assertEquals("cellular", engine.next().getJSONObject("network").getString("transport"));
+        assertTrue(ground.built.toString(), ground.built.contains("dns 198.51.100.53"));
+        NetworkState costly = FakeGround.network("cellular", true, true);
+        costly.metered = true;
+        session.network(costly);
+        assertEquals("interface", engine.next().getString("kind"));
+        assertTrue(ground.built.toString(), ground.built.contains("metered true"));
+        assertEquals(Arrays.asList(100, 101), ground.closed);
+    }
+
+    @Test
+    public void aNetworkThatDiffersInNothingThatTheInterfaceSaysIsToldAndTheInterfaceStays() throws Exception {
         session.network(FakeGround.network("wifi", true, true));
+        FakeChannel engine = ground.engine();
+        start(engine);
+        ground.built.clear();
+        NetworkState other = FakeGround.network("wifi", true, true);
+        other.network = org.robolectric.shadows.ShadowNetwork.newInstance(7);
+        session.network(other);
+        assertEquals("network", engine.next().getString("kind"));
+        assertEquals(Arrays.asList("below " + other.network), ground.built);
+        session.network(NetworkState.NONE);
+        session.network(other);
         assertEquals("wifi", engine.next().getJSONObject("network").getString("transport"));
         assertTrue(ground.closed.isEmpty() && ground.engines.isEmpty());
     }
@@ -85,10 +111,11 @@ public class SessionTest {
         assertEquals("exported", answers.poll(FakeChannel.WAIT, TimeUnit.SECONDS));
     }
 
-    private static Session.Answer answer(final BlockingQueue<String> answers) {
+    private Session.Answer answer(final BlockingQueue<String> answers) {
         return new Session.Answer() {
             @Override
             public void said(JSONObject message) {
+                assertFalse("a lock is held", Thread.holdsLock(session));
                 answers.add(message == null ? "gone" : message.optString("kind"));
             }
         };
@@ -153,12 +180,12 @@ public class SessionTest {
         assertEquals("a screen asks meanwhile", Session.State.OFF, session.state());
         session.network(FakeGround.network("cellular", true, true));
         ground.start.countDown();
-        // Of two that were started the one for the first interface is not wanted any more.
-        List<FakeChannel> both = Arrays.asList(ground.engine(), ground.engine());
-        ended(both, 1);
-        FakeChannel wanted = both.get(both.get(0).closed ? 1 : 0);
+        FakeChannel wanted = ground.engine();
         JSONObject start = start(wanted);
         assertEquals("cellular", start.getJSONObject("network").getString("transport"));
+        // hello, and the start with the interface of that network
+        assertEquals(Arrays.asList(-1, 101), Arrays.asList(wanted.sent.take(), wanted.sent.take()));
+        assertTrue("one is enough", ground.engines.isEmpty());
         ground.start = new CountDownLatch(1);
         wanted.end();
         ground.until(Session.State.RUNNING);
@@ -176,26 +203,6 @@ public class SessionTest {
                 closed += engine.closed ? 1 : 0;
             }
         }
-    }
-
-    @Test
-    public void whatAnEngineHasNotWrittenWhenTheInterfaceIsMadeAnewIsSaidAndTheNextOneWrites() throws Exception {
-        session.network(FakeGround.network("wifi", true, false));
-        start(ground.engine());
-        final BlockingQueue<String> answers = new LinkedBlockingQueue<String>();
-        assertTrue(session.export(Messages.exportLines(null), 7, new Session.Answer() {
-            @Override
-            public void said(JSONObject message) {
-                answers.add((message == null ? "gone" : "said") + (Thread.holdsLock(session) ? ", locked" : ""));
-            }
-        }));
-        session.network(FakeGround.network("wifi", true, true));
-        assertEquals("gone", answers.poll(FakeChannel.WAIT, TimeUnit.SECONDS));
-        FakeChannel next = ground.engine();
-        start(next);
-        assertTrue(session.export(Messages.exportLines(null), 7, answer(answers)));
-        next.tell(new JSONObject("{'kind': 'exported', 'what': 'lines', 'lines': 3}"), -1);
-        assertEquals("exported", answers.poll(FakeChannel.WAIT, TimeUnit.SECONDS));
     }
 
     @Test
@@ -224,6 +231,6 @@ public class SessionTest {
         assertEquals("exported", answers.poll(FakeChannel.WAIT, TimeUnit.SECONDS));
         assertTrue(session.capture(7));
         session.network(FakeGround.network("wifi", true, true));
-        assertFalse("it has ended with the interface", session.captures());
+        assertTrue("it goes on with another interface", session.captures());
     }
 }

@@ -17,15 +17,16 @@ def ip(*words):
     subprocess.run(["ip", *words], check=True)
 
 
-def interface():
-    """The interface, and routes that lead everything into it but what is marked."""
+def interface(name="phone0"):
+    """The interface, and routes that lead everything into it but what is marked. A second one takes the place of the first."""
     tun = os.open("/dev/net/tun", os.O_RDWR)
-    fcntl.ioctl(tun, TUNSETIFF, struct.pack("16sH22x", b"phone0", IFF_TUN | IFF_NO_PI))
-    ip("link", "set", "phone0", "mtu", "1500", "up")
+    fcntl.ioctl(tun, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TUN | IFF_NO_PI))
+    ip("link", "set", name, "mtu", "1500", "up")
     for version, address in [("-4", "10.77.0.1/32"), ("-6", "2001:db8:6865:6164::1/128")]:
-        ip(version, "addr", "add", address, "dev", "phone0", *(["nodad"] if version == "-6" else []))
-        ip(version, "route", "add", "default", "dev", "phone0", "table", "77", "src", address.split("/")[0])
-        ip(version, "rule", "add", "not", "fwmark", hex(OURS), "lookup", "77")
+        ip(version, "addr", "add", address, "dev", name, *(["nodad"] if version == "-6" else []))
+        ip(version, "route", "replace", "default", "dev", name, "table", "77", "src", address.split("/")[0])
+        if name == "phone0":
+            ip(version, "rule", "add", "not", "fwmark", hex(OURS), "lookup", "77")
     return tun
 
 
@@ -326,6 +327,25 @@ def changed(tun):
     cut = moved.ended()
     after = curl(10001, "org.example.a", "http://www.lab.example/").ended()
     return {"cut": cut, "staying": staying.ended(), "after": after, "lines": engine.lines(), **engine.stop()}
+
+
+def replaced(tun):
+    """Another interface under a transfer: it goes on over that one, and the first is no more."""
+    engine = Engine(tun)
+    staying = App(10001, "org.example.a", sys.executable, "-c", TRANSFER, "v4.lab.example")
+    engine.say({"kind": "subscribe", "on": True})
+    flows = lambda one: [flow for flow in one["board"]["connections"] if flow["transport"] == "tcp" and flow["down_bytes"] > 0]
+    engine.wait("statistics", fits=lambda one: len(flows(one)) == 1)
+    other = interface("phone1")
+    engine.say({"kind": "interface"}, other)
+    engine.say({"kind": "interface"})
+    engine.wait("error")
+    # The engine lets go of it, too: with the last descriptor it goes.
+    os.close(tun)
+    gone = not os.path.exists("/sys/class/net/phone0")
+    after = curl(10001, "org.example.a", "http://www.lab.example/").ended()
+    errors = [(one["name"], one["of"]) for one in engine.of("error")]
+    return {"staying": staying.ended(), "after": after, "gone": gone, "errors": errors, "lines": engine.lines(), **engine.stop()}
 
 
 FLOWS, AT_A_TIME = 5000, 50
