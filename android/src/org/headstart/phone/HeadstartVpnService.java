@@ -10,7 +10,10 @@ import android.content.pm.PackageManager;
 import android.net.ConnectivityManager;
 import android.net.Network;
 import android.net.VpnService;
+import android.os.Handler;
+import android.os.Looper;
 import android.os.ParcelFileDescriptor;
+import android.os.SystemClock;
 import android.system.OsConstants;
 import java.io.IOException;
 import java.net.InetAddress;
@@ -188,6 +191,21 @@ public class HeadstartVpnService extends VpnService
         } catch (IOException e) {
             // It is closed.
         }
+    }
+
+    @Override
+    public boolean isLockdown() {
+        return isLockdownEnabled();
+    }
+
+    @Override
+    public long now() {
+        return SystemClock.elapsedRealtime();
+    }
+
+    @Override
+    public void later(long milliseconds, Runnable work) {
+        new Handler(Looper.getMainLooper()).postDelayed(work, milliseconds);
     }
 
     @Override

@@ -50,10 +50,24 @@ public class NowActivity extends Screen {
             case REFUSED:
                 return getString(R.string.state_refused);
             case FAILED:
-                return getString(R.string.state_failed, session.why());
+                return getString(R.string.state_failed, why(session));
+            case RESTARTING:
+                return getString(R.string.state_restarting, why(session));
             default:
                 return getString(R.string.state_waiting);
         }
+    }
+
+    private String why(Session session) {
+        End end = session.end();
+        String how = getString(R.string.engine_ended);
+        if (end.signal() > 0) {
+            how = getString(R.string.engine_killed, end.signal());
+        } else if (end.code() >= 0) {
+            how = getString(R.string.engine_exited, end.code());
+        }
+        String said = session.why().isEmpty() ? end.last : session.why();
+        return said.isEmpty() ? how : getString(R.string.engine_said, how, said);
     }
 
     private void apps(JSONArray apps) {

@@ -32,20 +32,37 @@ final class Session implements Engine.Front {
         /** Closes a descriptor. */
         void close(int descriptor);
 
+        /** Whether the system lets nothing out but through this VPN. */
+        boolean isLockdown();
+
+        /** Milliseconds of a clock that only goes forward. */
+        long now();
+
+        /** Does something after so many milliseconds. */
+        void later(long milliseconds, Runnable work);
+
         /** The session has changed: it runs, waits or has failed. */
         void changed(Session session);
     }
 
     /** How a session stands. */
-    enum State { OFF, WAITING, RUNNING, REFUSED, FAILED }
+    enum State { OFF, WAITING, RUNNING, REFUSED, RESTARTING, FAILED }
 
     /** The interface carries what every network carries. */
     static final int MTU = 1500;
     static final String V4 = "10.77.0.1";
     /** Of no network (RFC 3849), and not of the unique local ones, for which RFC 6724 has apps prefer IPv4. */
     static final String V6 = "2001:db8:6865:6164::1";
-    /** Engines that end one after the other without having started, until it is said that they do not start. */
-    private static final int MOST_FAILURES = 5;
+    /** Milliseconds before another engine is started, after the first one that ended soon, the second and so on; after these none is. */
+    private static final long[] PAUSES = {0, 1_000, 5_000, 30_000};
+    /** In a longer pause the phone goes on without headstart. */
+    private static final long PAUSE_OFFLINE = 1_000;
+    /** An engine that has run for so many milliseconds has not ended soon. */
+    private static final long LIVES = 30_000;
+    /** Milliseconds that an engine has to end. */
+    private static final long LAST_WORDS = 2_000;
+    /** An engine hangs if it says nothing for so many milliseconds, while it is to send statistics each second. */
+    private static final long SILENCE = 10_000;
 
     private final Ground ground;
     private final Settings settings;
@@ -58,6 +75,15 @@ final class Session implements Engine.Front {
     /** The network that the interface was made for. */
     private NetworkState made = NetworkState.NONE;
     private int failures;
+    /** Another engine is started in a while. */
+    private boolean pauses;
+    /** When the engine started; negative: it has not. */
+    private long begun = -1;
+    /** Messages that engines have sent. */
+    private long heard;
+    /** Counts times that statistics began to be looked at, or no longer are. */
+    private int watches;
+    private End end = End.UNKNOWN;
     /** Counts engines that are started; only the latest one is wanted. */
     private int launches;
     private boolean launching;
@@ -86,9 +112,14 @@ final class Session implements Engine.Front {
         return state;
     }
 
-    /** Why it failed. */
+    /** Why it failed, as the engine or the system says. */
     synchronized String why() {
         return why;
+    }
+
+    /** How the engine before ended. */
+    synchronized End end() {
+        return end;
     }
 
     synchronized JSONObject statistics() {
@@ -116,11 +147,21 @@ final class Session implements Engine.Front {
                 set(state == State.RUNNING ? State.RUNNING : State.WAITING, "");
                 return;
             }
+            if (pauses) {
+                return;
+            }
+            if (state == State.FAILED) {
+                failures = 0;
+                set(State.RESTARTING, why);
+            }
             if (tun < 0 || !next.hasTheInterfaceOf(made)) {
                 establish();
             } else if (!Objects.equals(next.network, made.network)) {
                 ground.below(next.network);
                 made = next;
+            }
+            if (tun >= 0 && engine == null && !launching) {
+                launch();
             }
             // Later than the interface: errors to apps go over that.
             tell(next);
@@ -153,6 +194,32 @@ final class Session implements Engine.Front {
         } catch (JSONException e) {
             throw new IllegalStateException(e);
         }
+        watch();
+    }
+
+    /** While statistics are to come, an engine that sends none hangs, and is killed. At other times its silence means nothing. */
+    private void watch() {
+        final int number = ++watches;
+        if (!looked || !started) {
+            return;
+        }
+        final Engine watched = engine;
+        final long before = heard;
+        ground.later(SILENCE, new Runnable() {
+            @Override
+            public void run() {
+                synchronized (Session.this) {
+                    if (number != watches || watched != engine) {
+                        return;
+                    }
+                    if (heard != before) {
+                        watch();
+                        return;
+                    }
+                }
+                watched.close();
+            }
+        });
     }
 
     /** Has the engine write to a file, whose descriptor goes along unless it is negative. One at a time. */
@@ -189,22 +256,38 @@ final class Session implements Engine.Front {
         }
     }
 
-    /** Ends the session. */
+    /** Ends the session: the interface at once, an engine that hangs a little later. */
     void stop() {
+        Answer unanswered;
         synchronized (this) {
             stopping = true;
+            unanswered = retire();
+            closeTun();
+        }
+        answer(unanswered, null);
+        set(State.OFF, "");
+    }
+
+    /** The engine is to end, and one that starts is not wanted; whom it has not answered. */
+    private Answer retire() {
+        final Engine last = engine;
+        if (last != null) {
             try {
-                if (engine != null) {
-                    engine.say(Messages.stop());
-                }
+                last.say(Messages.stop());
             } catch (JSONException e) {
                 throw new IllegalStateException(e);
             }
-            if (engine == null) {
-                closeTun();
-            }
+            ground.later(LAST_WORDS, new Runnable() {
+                @Override
+                public void run() {
+                    last.close();
+                }
+            });
         }
-        set(State.OFF, "");
+        launches++;
+        launching = false;
+        pauses = false;
+        return forget();
     }
 
     /** Says something to the engine, if one has started; one that starts is told all of it then. */
@@ -219,6 +302,7 @@ final class Session implements Engine.Front {
         Answer unanswered = pending;
         engine = null;
         started = false;
+        begun = -1;
         pending = null;
         captures = false;
         return unanswered;
@@ -250,9 +334,6 @@ final class Session implements Engine.Front {
         closeTun();
         tun = next;
         made = network;
-        if (engine == null && !launching) {
-            launch();
-        }
     }
 
     /** The interface has the families that the network has; the other goes as it went before. */
@@ -294,12 +375,10 @@ final class Session implements Engine.Front {
             public void run() {
                 try {
                     launched(number, ground.launcher().launch());
+                } catch (NativeLauncher.NotConnected e) {
+                    missed(number, "", e.end);
                 } catch (IOException e) {
-                    synchronized (Session.this) {
-                        if (number == launches && !stopping) {
-                            relaunch(String.valueOf(e.getMessage()));
-                        }
-                    }
+                    missed(number, String.valueOf(e.getMessage()), End.UNKNOWN);
                 }
             }
         };
@@ -321,12 +400,53 @@ final class Session implements Engine.Front {
         made.close();
     }
 
+    private synchronized void missed(int number, String reason, End how) {
+        if (number == launches) {
+            launching = false;
+            end = how;
+            relaunch(reason);
+        }
+    }
+
     /** After an engine that has ended, or did not start. */
     private void relaunch(String reason) {
-        if (++failures < MOST_FAILURES) {
+        if (failures >= PAUSES.length) {
+            stepAside();
+            set(State.FAILED, reason);
+            return;
+        }
+        long pause = PAUSES[failures++];
+        if (pause == 0) {
             launch();
         } else {
-            set(State.FAILED, reason);
+            if (pause > PAUSE_OFFLINE) {
+                stepAside();
+            }
+            launchIn(pause);
+        }
+        set(State.RESTARTING, reason);
+    }
+
+    private void launchIn(long pause) {
+        final int number = ++launches;
+        pauses = true;
+        ground.later(pause, new Runnable() {
+            @Override
+            public void run() {
+                synchronized (Session.this) {
+                    if (number == launches) {
+                        pauses = false;
+                        network(network);
+                    }
+                }
+            }
+        });
+    }
+
+    /** Without an engine the phone is online without the interface only; where nothing may pass it by, it stays. */
+    private void stepAside() {
+        if (!ground.isLockdown()) {
+            closeTun();
         }
     }
 
@@ -369,13 +489,14 @@ final class Session implements Engine.Front {
                 if (from != engine) {
                     return;
                 }
+                heard++;
                 if (kind.equals("hello")) {
                     JSONObject how = settings.json();
                     started = engine.say(Messages.start(how, network.json(), device), tun);
                 } else if (kind.equals("started")) {
-                    failures = 0;
+                    begun = ground.now();
                     if (looked) {
-                        say(Messages.subscribe(true));
+                        look(true);
                     }
                 } else if (kind.equals("statistics")) {
                     statistics = message;
@@ -400,20 +521,19 @@ final class Session implements Engine.Front {
     }
 
     @Override
-    public void gone(Engine from) {
+    public void gone(Engine from, End how) {
         Answer unanswered;
         synchronized (this) {
             if (from != engine) {
                 return;
             }
-            unanswered = forget();
-            if (stopping) {
-                closeTun();
-            } else {
-                relaunch(why);
+            end = how;
+            if (begun >= 0 && ground.now() - begun >= LIVES) {
+                failures = 0;
             }
+            unanswered = forget();
+            relaunch(why);
         }
         answer(unanswered, null);
-        ground.changed(this);
     }
 }

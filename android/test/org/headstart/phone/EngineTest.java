@@ -41,7 +41,7 @@ public class EngineTest implements Engine.Front {
     }
 
     @Override
-    public void gone(Engine engine) {
+    public void gone(Engine engine, End end) {
         told.add("gone");
     }
 

@@ -106,6 +106,67 @@ class FakeGround implements Session.Ground, Launcher {
         return true;
     }
 
+    /** What is to be done later, by when. */
+    private final java.util.TreeMap<Long, List<Runnable>> later = new java.util.TreeMap<Long, List<Runnable>>();
+    private long now;
+    volatile boolean lockdown;
+
+    /** So many milliseconds go by. */
+    void pass(long milliseconds) {
+        long until = now() + milliseconds;
+        while (true) {
+            List<Runnable> due;
+            synchronized (later) {
+                if (later.isEmpty() || later.firstKey() > until) {
+                    now = until;
+                    return;
+                }
+                now = later.firstKey();
+                due = later.remove(now);
+            }
+            for (Runnable one : due) {
+                one.run();
+            }
+        }
+    }
+
+    /** Waits until something is to be done later. */
+    void untilLater() throws Exception {
+        for (int n = 0; n < FakeChannel.WAIT * 1000; n++) {
+            synchronized (later) {
+                if (!later.isEmpty()) {
+                    return;
+                }
+            }
+            Thread.sleep(1);
+        }
+        throw new IllegalStateException("nothing is to be done later");
+    }
+
+    @Override
+    public boolean isLockdown() {
+        return lockdown;
+    }
+
+    @Override
+    public long now() {
+        synchronized (later) {
+            return now;
+        }
+    }
+
+    @Override
+    public void later(long milliseconds, Runnable work) {
+        synchronized (later) {
+            List<Runnable> same = later.get(now + milliseconds);
+            if (same == null) {
+                same = new ArrayList<Runnable>();
+                later.put(now + milliseconds, same);
+            }
+            same.add(work);
+        }
+    }
+
     @Override
     public void below(Network network) {
         built.add("below " + network);

@@ -93,6 +93,7 @@ public class RealEngineTest {
     private static final class Ground extends FakeGround {
         final BlockingQueue<Process> processes = new LinkedBlockingQueue<Process>();
         final List<InetSocketAddress> asked = Collections.synchronizedList(new ArrayList<InetSocketAddress>());
+        final List<Process> all = Collections.synchronizedList(new ArrayList<Process>());
         volatile boolean protects = true;
         volatile int marked;
 
@@ -109,14 +110,21 @@ public class RealEngineTest {
                 public Door open(String name) {
                     return new Linux.Listener(name) {
                         @Override
-                        public Channel accept(Process engine) throws IOException {
-                            processes.add(engine);
+                        public Channel accept(Child engine) throws IOException {
+                            processes.add(engine.process());
+                            all.add(engine.process());
                             return super.accept(engine);
                         }
                     };
                 }
             };
-            return new NativeLauncher(words, doors, WAIT * 1000).launch();
+            Child.Log log = new Child.Log() {
+                @Override
+                public void line(String text) {
+                    System.out.println("engine: " + text);
+                }
+            };
+            return new NativeLauncher(words, doors, WAIT * 1000, log).launch();
         }
 
         @Override
@@ -135,6 +143,28 @@ public class RealEngineTest {
             Linux.mark(descriptor, OURS);
             marked++;
             return protects;
+        }
+
+        @Override
+        public long now() {
+            return System.nanoTime() / 1_000_000;
+        }
+
+        @Override
+        public void later(final long milliseconds, final Runnable work) {
+            Thread timer = new Thread("timer") {
+                @Override
+                public void run() {
+                    try {
+                        sleep(milliseconds);
+                    } catch (InterruptedException e) {
+                        return;
+                    }
+                    work.run();
+                }
+            };
+            timer.setDaemon(true);
+            timer.start();
         }
 
         @Override
@@ -157,8 +187,9 @@ public class RealEngineTest {
 
     private static void over(Session session, Ground ground) throws Exception {
         session.stop();
-        while (ground.closed.isEmpty()) {
-            assertNotNull("the session never ends", ground.states.poll(WAIT, TimeUnit.SECONDS));
+        assertFalse("the interface is closed at once", ground.closed.isEmpty());
+        for (Process one : ground.all) {
+            assertTrue("an engine does not end", one.waitFor(WAIT, TimeUnit.SECONDS));
         }
     }
 
@@ -271,6 +302,39 @@ public class RealEngineTest {
         Ended page = new Ended(curl("http://v4.lab.example/"));
         assertEquals(page.out, 0, page.code);
         assertTrue(ground.engineProcess().isAlive());
+        over(session, ground);
+    }
+
+    private static void stopProcess(Process process) throws Exception {
+        run("kill", "-STOP", String.valueOf(process.pid()));
+    }
+
+    @Test
+    public void anEngineThatHangsIsKilledAfterTheEnd() throws Exception {
+        Ground ground = new Ground();
+        Session session = new Session(ground, new Settings(FakeGround.untouched()), "test");
+        session.network(lab());
+        ground.until(Session.State.RUNNING);
+        Process engine = ground.engineProcess();
+        stopProcess(engine);
+        over(session, ground);
+        assertEquals("killed", 128 + 9, engine.exitValue());
+    }
+
+    @Test
+    public void anEngineThatHangsWhileAScreenWaitsForStatisticsIsFollowedByAnother() throws Exception {
+        Ground ground = new Ground();
+        Session session = new Session(ground, new Settings(FakeGround.untouched()), "test");
+        session.network(lab());
+        ground.until(Session.State.RUNNING);
+        Process engine = ground.engineProcess();
+        stopProcess(engine);
+        session.look(true);
+        assertTrue(engine.waitFor(WAIT, TimeUnit.SECONDS));
+        ground.until(Session.State.RUNNING);
+        assertEquals(9, session.end().signal());
+        Ended page = new Ended(curl("http://v4.lab.example/"));
+        assertEquals(page.out, 0, page.code);
         over(session, ground);
     }
 

@@ -121,17 +121,93 @@ public class SessionTest {
         };
     }
 
+    /** The time goes by until another engine is started. */
+    private void restarts(long pause) throws Exception {
+        if (pause > 0) {
+            ground.untilLater();
+            ground.pass(pause - 1);
+            assertTrue("not before its time", ground.engines.isEmpty());
+            ground.pass(1);
+        }
+    }
+
     @Test
-    public void enginesThatNeverStartAreNotLaunchedWithoutEnd() throws Exception {
+    public void enginesThatNeverStartAreNotLaunchedWithoutEndAndThePhoneIsOnlineWithoutThem() throws Exception {
         session.network(FakeGround.network("wifi", true, false));
+        long[] pauses = {0, 1_000, 5_000, 30_000};
         for (int n = 0; n < 5; n++) {
             FakeChannel engine = ground.engine();
             engine.tell(new JSONObject("{'kind': 'error', 'name': 'descriptor', 'of': 'start', 'what': 'it is none'}"), -1);
             engine.end();
+            if (n < 4) {
+                restarts(pauses[n]);
+            }
         }
         ground.until(Session.State.FAILED);
         assertEquals("it is none", session.why());
+        assertEquals("1 last words", session.end().code() + " " + session.end().last);
         assertTrue(ground.engines.isEmpty());
+        assertEquals("in longer pauses and at the end", Arrays.asList(100, 101, 102), ground.closed);
+        session.network(FakeGround.network("cellular", true, false));
+        start(ground.engine());
+        assertEquals(Arrays.asList(100, 101, 102), ground.closed);
+    }
+
+    @Test
+    public void whereNothingMayPassItByTheInterfaceStays() throws Exception {
+        ground.lockdown = true;
+        ground.misses.set(5);
+        session.network(FakeGround.network("wifi", true, false));
+        for (long pause : new long[] {0, 1_000, 5_000, 30_000}) {
+            restarts(pause);
+        }
+        ground.until(Session.State.FAILED);
+        assertTrue(ground.closed.isEmpty());
+        session.network(FakeGround.network("wifi", true, false));
+        start(ground.engine());
+        assertTrue("the same interface", ground.closed.isEmpty());
+    }
+
+    @Test
+    public void anEngineThatEndsSoonAfterItsStartHasFailedAndOneThatHasRunHalfAMinuteHasNot() throws Exception {
+        session.network(FakeGround.network("wifi", true, false));
+        FakeChannel engine = ground.engine();
+        for (int n = 0; n < 10; n++) {
+            start(engine);
+            ground.pass(30_000);
+            engine.end();
+            engine = ground.engine();
+        }
+        for (long pause : new long[] {1_000, 5_000, 30_000}) {
+            start(engine);
+            ground.pass(29_999);
+            engine.end();
+            restarts(pause);
+            engine = ground.engine();
+        }
+        start(engine);
+        engine.end();
+        ground.until(Session.State.FAILED);
+    }
+
+    @Test
+    public void anEngineThatSaysNothingWhileStatisticsAreLookedAtIsKilled() throws Exception {
+        session.network(FakeGround.network("wifi", true, false));
+        FakeChannel engine = ground.engine();
+        start(engine);
+        ground.pass(60_000);
+        assertFalse("nobody looks", engine.closed);
+        session.look(true);
+        ground.pass(9_999);
+        assertFalse(engine.closed);
+        ground.pass(1);
+        assertTrue(engine.closed);
+        FakeChannel next = ground.engine();
+        start(next);
+        assertEquals(9, session.end().signal());
+        session.look(false);
+        ground.pass(60_000);
+        assertFalse("nobody looks any more", next.closed);
     }
 
     @Test
@@ -142,15 +218,11 @@ public class SessionTest {
         ground.next = 100;
         ground.misses.set(5);
         session.network(FakeGround.network("wifi", true, false));
+        for (long pause : new long[] {0, 1_000, 5_000, 30_000}) {
+            restarts(pause);
+        }
         ground.until(Session.State.FAILED);
         assertEquals("no program", session.why());
-    }
-
-    @Test
-    public void anEngineThatCannotBeStartedIsTriedAgain() throws Exception {
-        ground.misses.set(4);
-        session.network(FakeGround.network("wifi", true, false));
-        start(ground.engine());
     }
 
     @Test
@@ -164,10 +236,11 @@ public class SessionTest {
         }
         session.stop();
         assertEquals("stop", engine.next().getString("kind"));
-        engine.end();
-        while (ground.closed.isEmpty()) {
-            assertNotNull("the interface is closed", ground.states.poll(FakeChannel.WAIT, TimeUnit.SECONDS));
-        }
+        assertEquals("the interface is closed at once", Arrays.asList(100), ground.closed);
+        ground.pass(1_999);
+        assertFalse("it may say its last words", engine.closed);
+        ground.pass(1);
+        assertTrue("and then it is killed", engine.closed);
         session.network(FakeGround.network("cellular", true, true));
         assertEquals(Session.State.OFF, session.state());
         assertNull("nothing is launched any more", ground.engines.poll());
@@ -188,7 +261,7 @@ public class SessionTest {
         assertTrue("one is enough", ground.engines.isEmpty());
         ground.start = new CountDownLatch(1);
         wanted.end();
-        ground.until(Session.State.RUNNING);
+        ground.until(Session.State.RESTARTING);
         session.stop();
         ground.start.countDown();
         ended(Arrays.asList(ground.engine()), 1);
