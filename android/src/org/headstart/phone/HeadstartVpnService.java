@@ -55,6 +55,15 @@ public class HeadstartVpnService extends VpnService
         }
     }
 
+    /** Settings have changed. */
+    static void renew() {
+        HeadstartVpnService service = running;
+        Session now = service == null ? null : service.session;
+        if (now != null) {
+            now.renew();
+        }
+    }
+
     /** Whether statistics are. */
     private static boolean isLookedAt() {
         Screen screen = watcher;
@@ -71,6 +80,7 @@ public class HeadstartVpnService extends VpnService
     @Override
     public int onStartCommand(Intent intent, int flags, int id) {
         if (intent != null && STOP.equals(intent.getAction())) {
+            new Settings(this).isOn(false);
             end();
             stopSelf();
             return START_NOT_STICKY;
@@ -90,6 +100,7 @@ public class HeadstartVpnService extends VpnService
         startForeground(NOTIFICATION, notification());
         owners = new Owners(this);
         session = new Session(this, new Settings(this), "org.headstart.phone " + AboutActivity.version(this));
+        new Settings(this).isOn(true);
         running = this;
         session.look(isLookedAt());
         device = new DeviceState(this, this);
@@ -133,6 +144,7 @@ public class HeadstartVpnService extends VpnService
     @Override
     public void onRevoke() {
         // Another VPN has taken its place, or its owner has.
+        new Settings(this).isOn(false);
         end();
         stopSelf();
     }

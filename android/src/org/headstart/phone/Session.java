@@ -46,7 +46,7 @@ final class Session implements Engine.Front {
     }
 
     /** How a session stands. */
-    enum State { OFF, WAITING, RUNNING, REFUSED, RESTARTING, FAILED }
+    enum State { OFF, WAITING, RUNNING, REFUSED, CAPTIVE, RESTARTING, FAILED }
 
     /** The interface carries what every network carries. */
     static final int MTU = 1500;
@@ -67,6 +67,8 @@ final class Session implements Engine.Front {
     private final Ground ground;
     private final Settings settings;
     private final String app;
+    /** The network, and what of it is wanted. */
+    private NetworkState whole = NetworkState.NONE;
     private NetworkState network = NetworkState.NONE;
     private JSONObject device = new JSONObject();
     private JSONObject statistics;
@@ -137,35 +139,59 @@ final class Session implements Engine.Front {
 
     /** The device is on this network. */
     void network(NetworkState next) {
+        Answer unanswered = null;
         synchronized (this) {
-            network = next;
+            whole = next;
+            network = next.of(settings.families());
             if (stopping) {
                 return;
             }
-            if (!next.exists()) {
+            if (!network.exists()) {
                 // What is open may live on; the interface stays, so that nothing leaks around it.
                 set(state == State.RUNNING ? State.RUNNING : State.WAITING, "");
-                return;
+            } else if (network.wantsALogin() && !ground.isLockdown()) {
+                // The page for that is not always reached through a VPN, and the system does not look for it there.
+                unanswered = retire();
+                closeTun();
+                set(State.CAPTIVE, "");
+            } else if (!pauses) {
+                goOn();
             }
-            if (pauses) {
-                return;
-            }
-            if (state == State.FAILED) {
-                failures = 0;
-                set(State.RESTARTING, why);
-            }
-            if (tun < 0 || !next.hasTheInterfaceOf(made)) {
-                establish();
-            } else if (!Objects.equals(next.network, made.network)) {
-                ground.below(next.network);
-                made = next;
-            }
-            if (tun >= 0 && engine == null && !launching) {
-                launch();
-            }
-            // Later than the interface: errors to apps go over that.
-            tell(next);
         }
+        answer(unanswered, null);
+    }
+
+    /** On a network that there is. */
+    private void goOn() {
+        if (state == State.FAILED) {
+            failures = 0;
+            set(State.RESTARTING, why);
+        }
+        if (tun < 0 || !network.hasTheInterfaceOf(made)) {
+            establish();
+        } else if (!Objects.equals(network.network, made.network)) {
+            ground.below(network.network);
+            made = network;
+        }
+        if (tun >= 0 && engine == null && !launching) {
+            launch();
+        }
+        // Later than the interface: errors to apps go over that.
+        tell(network);
+    }
+
+    /** Settings have changed: an interface and an engine with these. */
+    void renew() {
+        Answer unanswered;
+        synchronized (this) {
+            if (tun < 0) {
+                return;
+            }
+            unanswered = retire();
+            made = NetworkState.NONE;
+            network(whole);
+        }
+        answer(unanswered, null);
     }
 
     private void tell(NetworkState next) {
@@ -336,20 +362,20 @@ final class Session implements Engine.Front {
         made = network;
     }
 
-    /** The interface has the families that the network has; the other goes as it went before. */
+    /** The interface has the families that are wanted; one that the network has not, as far as is known, goes as it went before. */
     private int build(TunBuilder builder) throws UnknownHostException {
         builder.session("headstart");
         builder.mtu(MTU);
         if (network.v4) {
             builder.address(InetAddress.getByName(V4), 32);
             builder.route(InetAddress.getByName("0.0.0.0"), 0);
-        } else {
+        } else if (!whole.v4 && !ground.isLockdown()) {
             builder.allowFamily(false);
         }
         if (network.v6) {
             builder.address(InetAddress.getByName(V6), 128);
             builder.route(InetAddress.getByName("::"), 0);
-        } else {
+        } else if (!whole.v6 && !ground.isLockdown()) {
             builder.allowFamily(true);
         }
         for (InetAddress server : network.dns) {
@@ -436,7 +462,7 @@ final class Session implements Engine.Front {
                 synchronized (Session.this) {
                     if (number == launches) {
                         pauses = false;
-                        network(network);
+                        network(whole);
                     }
                 }
             }

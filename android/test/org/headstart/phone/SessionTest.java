@@ -17,7 +17,14 @@ import org.junit.Test;
 
 public class SessionTest {
     private final FakeGround ground = new FakeGround();
-    private final Session session = new Session(ground, new Settings(FakeGround.untouched()), "test");
+    private volatile int chosen = Settings.BOTH;
+    private final Settings settings = new Settings(FakeGround.untouched()) {
+        @Override
+        int families() {
+            return chosen;
+        }
+    };
+    private final Session session = new Session(ground, settings, "test");
 
     /** An engine as far as it has started; its start. */
     private JSONObject start(FakeChannel engine) throws Exception {
@@ -86,6 +93,65 @@ public class SessionTest {
         session.network(other);
         assertEquals("wifi", engine.next().getJSONObject("network").getString("transport"));
         assertTrue(ground.closed.isEmpty() && ground.engines.isEmpty());
+    }
+
+    @Test
+    public void aNetworkThatAsksForALoginIsLeftAloneUntilItLeadsSomewhere() throws Exception {
+        NetworkState portal = FakeGround.network("wifi", true, true);
+        portal.captive = true;
+        session.network(portal);
+        ground.until(Session.State.CAPTIVE);
+        assertTrue("no interface", ground.built.isEmpty());
+        NetworkState open = FakeGround.network("wifi", true, true);
+        open.captive = true;
+        open.validated = true;
+        session.network(open);
+        FakeChannel engine = ground.engine();
+        start(engine);
+        session.network(portal);
+        assertEquals(Arrays.asList(100), ground.closed);
+        assertEquals("stop", engine.next().getString("kind"));
+        ground.until(Session.State.CAPTIVE);
+        engine.end();
+        session.network(open);
+        start(ground.engine());
+        ground.lockdown = true;
+        session.network(portal);
+        assertEquals("the interface stays", Arrays.asList(100), ground.closed);
+    }
+
+    @Test
+    public void whereNothingMayPassItByNoFamilyDoes() throws Exception {
+        ground.lockdown = true;
+        session.network(FakeGround.network("wifi", true, false));
+        assertFalse(ground.built.toString(), ground.built.toString().contains("allow"));
+    }
+
+    @Test
+    public void ofTwoFamiliesOneMayBeChosenAndTheOtherDoesNotPassItBy() throws Exception {
+        chosen = Settings.IPV4;
+        session.network(FakeGround.network("wifi", true, true));
+        JSONObject start = start(ground.engine());
+        assertFalse(start.getJSONObject("network").getBoolean("v6"));
+        assertTrue(ground.built.toString(), ground.built.contains("address 10.77.0.1/32"));
+        assertFalse(ground.built.toString(), ground.built.toString().contains("2001") || ground.built.toString().contains("allow"));
+        ground.built.clear();
+        session.network(FakeGround.network("cellular", false, true));
+        assertTrue("the network has no other", ground.built.toString().contains("address 2001"));
+    }
+
+    @Test
+    public void settingsThatChangeAreAnotherInterfaceAndAnotherEngine() throws Exception {
+        session.renew();
+        assertTrue("nothing runs", ground.built.isEmpty());
+        session.network(FakeGround.network("wifi", true, true));
+        FakeChannel first = ground.engine();
+        start(first);
+        chosen = Settings.IPV6;
+        session.renew();
+        assertEquals("stop", first.next().getString("kind"));
+        assertFalse(start(ground.engine()).getJSONObject("network").getBoolean("v4"));
+        assertEquals(Arrays.asList(100), ground.closed);
     }
 
     @Test
