@@ -68,6 +68,13 @@ inside!(on_a_phone_an_app_is_led_to_another_address_of_the_names_that_it_was_tol
     assert_eq!(told["other"]["code"], 28, "what one app was told is not used for another: {told}");
 });
 
+inside!(on_a_phone_nothing_is_raced_until_a_network_has_had_its_login, || {
+    let Some(told) = scenario("captive") else { return };
+    is_over(&told);
+    let code = |name: &str| told[name]["code"].as_i64();
+    assert_eq!((code("before"), code("plain"), code("after")), (Some(28), Some(0), Some(0)), "{told}");
+});
+
 inside!(on_a_phone_that_does_not_say_whose_a_flow_is_everything_works, || {
     let Some(told) = scenario("unanswered") else { return };
     is_over(&told);
