@@ -148,7 +148,7 @@ final class Session implements Engine.Front {
             }
             if (!network.exists()) {
                 // What is open may live on; the interface stays, so that nothing leaks around it.
-                set(state == State.RUNNING ? State.RUNNING : State.WAITING, "");
+                set(state == State.RUNNING && started ? State.RUNNING : State.WAITING, "");
             } else if (network.wantsALogin() && !ground.isLockdown()) {
                 // The page for that is not always reached through a VPN, and the system does not look for it there.
                 unanswered = retire();
@@ -164,7 +164,6 @@ final class Session implements Engine.Front {
     /** On a network that there is. */
     private void goOn() {
         if (state == State.FAILED) {
-            failures = 0;
             set(State.RESTARTING, why);
         }
         if (tun < 0 || !network.hasTheInterfaceOf(made)) {
@@ -438,6 +437,8 @@ final class Session implements Engine.Front {
     private void relaunch(String reason) {
         if (failures >= PAUSES.length) {
             stepAside();
+            // The next network is another try.
+            failures = 0;
             set(State.FAILED, reason);
             return;
         }

@@ -214,9 +214,13 @@ public class SessionTest {
         assertEquals("1 last words", session.end().code() + " " + session.end().last);
         assertTrue(ground.engines.isEmpty());
         assertEquals("in longer pauses and at the end", Arrays.asList(100, 101, 102), ground.closed);
+        session.network(NetworkState.NONE);
         session.network(FakeGround.network("cellular", true, false));
-        start(ground.engine());
+        FakeChannel engine = ground.engine();
+        start(engine);
         assertEquals(Arrays.asList(100, 101, 102), ground.closed);
+        engine.end();
+        start(ground.engine());
     }
 
     @Test
