@@ -127,7 +127,7 @@ enum Verb {
     Forward(forward::Args),
     /// Forward and accelerate for a VPN app
     ///
-    /// Serves one session over a Unix socket that the app listens on, as a VPN app on Android does.
+    /// Serves one session over a Unix socket that the app listens on, as a VPN app on Android does. Tested on Linux; never run on a device.
     Engine(engine::Args),
     /// Watch measured programs live
     ///

@@ -68,6 +68,13 @@ inside!(on_a_phone_an_app_is_led_to_another_address_of_the_names_that_it_was_tol
     assert_eq!(told["other"]["code"], 28, "what one app was told is not used for another: {told}");
 });
 
+inside!(on_a_phone_nothing_is_raced_until_a_network_has_had_its_login, || {
+    let Some(told) = scenario("captive") else { return };
+    is_over(&told);
+    let code = |name: &str| told[name]["code"].as_i64();
+    assert_eq!((code("before"), code("plain"), code("after")), (Some(28), Some(0), Some(0)), "{told}");
+});
+
 inside!(on_a_phone_that_does_not_say_whose_a_flow_is_everything_works, || {
     let Some(told) = scenario("unanswered") else { return };
     is_over(&told);
@@ -102,6 +109,15 @@ inside!(on_a_phone_whose_network_changes_connections_of_addresses_that_are_gone_
     assert!(told["after"]["out"].as_str().unwrap().contains("family: IPv4"), "{told}");
     let came: u64 = told["staying"]["out"].as_str().unwrap().trim().parse().unwrap();
     assert!(came > 2_400_000, "the whole answer: {told}");
+});
+
+inside!(on_a_phone_whose_interface_is_made_anew_connections_go_on_over_the_new_one, || {
+    let Some(told) = scenario("replaced") else { return };
+    is_over(&told);
+    assert_eq!((&told["staying"]["code"], &told["after"]["code"]), (&json!(0), &json!(0)), "{told}");
+    let came: u64 = told["staying"]["out"].as_str().unwrap().trim().parse().unwrap();
+    assert!(came > 2_400_000, "the whole answer: {told}");
+    assert_eq!((&told["gone"], &told["errors"]), (&json!(true), &json!([["descriptor", "interface"]])), "{told}");
 });
 
 inside!(on_a_phone_a_day_of_five_thousand_connections_fits_into_100_mb_and_nothing_wakes_it_afterwards, || {

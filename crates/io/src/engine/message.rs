@@ -39,6 +39,8 @@ pub enum ToEngine {
         #[serde(default)]
         device: Device,
     },
+    /// Forward the packets of this interface, whose descriptor is attached, from now on instead of the one before.
+    Interface,
     /// The device is on another network, or knows more of it.
     Network {
         /// The network.
@@ -96,7 +98,7 @@ impl ToEngine {
 }
 
 /// The kinds of [`ToEngine`].
-const KINDS: [&str; 9] = ["hello", "start", "network", "device", "owner", "protected", "subscribe", "export", "stop"];
+const KINDS: [&str; 10] = ["hello", "start", "interface", "network", "device", "owner", "protected", "subscribe", "export", "stop"];
 
 fn yes() -> bool {
     true

@@ -6,7 +6,7 @@ use super::record::Kept;
 use crate::clock::Clock;
 use crate::driver::{self, Ears, Host};
 use crate::forward::capture::{Capture, tap};
-use crate::forward::{FRONT, Here, Protect, Running, Seen, Worker, WorkerError};
+use crate::forward::{FRONT, Here, Protect, Running, Seen, Sink, Worker, WorkerError};
 use crate::poll::{Interest, Poll};
 use crate::sys::tun::Tun;
 use headstart_core::connect::cache::Lifetime;
@@ -97,15 +97,9 @@ pub(super) fn session(link: Link, clock: Clock) -> Result<(), EngineError> {
     };
     let kept = Rc::new(RefCell::new(Kept::on(start.network, start.device)));
     let sink = Rc::clone(&kept);
-    let mut seed = [0; 8];
-    rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty()).map_err(io::Error::from)?;
-    let settings = forward::Settings { seed: u64::from_ne_bytes(seed), ..forward::Settings::default() };
     let sink = Box::new(move |seen: Seen| sink.borrow_mut().take(&seen));
-    let mut worker = Worker::with_attribution(tun, start.patience, settings, clock, sink)?;
+    let mut worker = forwarder(tun, start.patience, start.racing, clock, sink)?;
     worker.protect(link.clone());
-    if let Some(racing) = start.racing {
-        worker.accelerate(racing);
-    }
     worker.listen(&*link.0.borrow())?;
     worker.listen(link.0.borrow().bell())?;
     worker.on_network(clock.now(), &here(&kept.borrow().network));
@@ -121,6 +115,24 @@ pub(super) fn session(link: Link, clock: Clock) -> Result<(), EngineError> {
         Err(why) => Err(why),
         Ok(()) => Ok(link.say(&ToApp::Ended { why: "stop".into() })?),
     }
+}
+
+/// A forwarder of a device with a battery.
+fn forwarder(
+    tun: Tun,
+    patience: Duration,
+    racing: Option<connect::Settings>,
+    clock: Clock,
+    sink: Sink,
+) -> Result<Worker, EngineError> {
+    let mut seed = [0; 8];
+    rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty()).map_err(io::Error::from)?;
+    let settings = forward::Settings { seed: u64::from_ne_bytes(seed), ..forward::Settings::default() };
+    let mut worker = Worker::with_attribution(tun, patience, settings, clock, sink)?;
+    // Polling for the next packet keeps a processor awake.
+    worker.sleep_at_once();
+    racing.into_iter().for_each(|racing| worker.accelerate(racing));
+    Ok(worker)
 }
 
 /// What a session begins with.
@@ -168,11 +180,15 @@ fn greeting(link: &Shared, clock: Clock) -> Result<Option<(Tun, Start, Vec<Heard
 /// The interface and the races that an app wants.
 fn begin(settings: &Settings, descriptors: Vec<OwnedFd>) -> Result<(Tun, Option<connect::Settings>), (Wrong, String)> {
     let racing = settings.accelerate.then(|| racing(settings)).transpose().map_err(|what| (Wrong::Setting, what))?;
-    let [descriptor] = &descriptors[..] else {
-        return Err((Wrong::Descriptor, format!("one descriptor is expected, {} arrived", descriptors.len())));
+    Ok((interface(&descriptors).map_err(|what| (Wrong::Descriptor, what))?, racing))
+}
+
+/// The one interface that came along.
+fn interface(descriptors: &[OwnedFd]) -> Result<Tun, String> {
+    let [descriptor] = descriptors else {
+        return Err(format!("one descriptor is expected, {} arrived", descriptors.len()));
     };
-    let tun = Tun::of_descriptor(descriptor.as_raw_fd()).map_err(|why| (Wrong::Descriptor, why.to_string()))?;
-    Ok((tun, racing))
+    Tun::of_descriptor(descriptor.as_raw_fd()).map_err(|why| why.to_string())
 }
 
 fn racing(settings: &Settings) -> Result<connect::Settings, String> {
@@ -268,6 +284,10 @@ impl Session<'_> {
         match message {
             ToEngine::Hello { .. } => self.link.wrong(Wrong::Order, Some("hello"), "it was already sent")?,
             ToEngine::Start { .. } => self.link.wrong(Wrong::Order, Some("start"), "the session has started")?,
+            ToEngine::Interface => match interface(&descriptors) {
+                Ok(tun) => self.running.worker.forward_from(tun)?,
+                Err(what) => self.link.wrong(Wrong::Descriptor, Some("interface"), what)?,
+            },
             ToEngine::Network { network } => {
                 let here = here(&network);
                 self.kept.borrow_mut().network = network;

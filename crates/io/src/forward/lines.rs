@@ -15,13 +15,18 @@ pub fn line_of(seen: &Seen) -> Value {
     match &seen.record {
         Record::Flow(flow) => connection(flow, name, seen),
         Record::Dns(lookup) => json!({
-            "version": VERSION, "event": "lookup", "app": name, "group": group(seen), "name": lookup.name, "server": lookup.server.to_string(),
+            "version": VERSION, "event": "lookup", "app": name, "group": group(seen), "user": user(seen), "name": lookup.name, "server": lookup.server.to_string(),
             "local": lookup.app.to_string(), "at_ms": lookup.asked.as_millis_f64(),
             "took_ms": ms(lookup.took),
         }),
         Record::Udp(flow) => udp(flow, name, seen),
         Record::Echo(flow) => echo(flow, name, seen),
     }
+}
+
+/// The user id, on a phone the app's.
+fn user(seen: &Seen) -> Option<u32> {
+    seen.owner.map(|owner| owner.user)
 }
 
 /// The container or the unit of the process.
@@ -32,7 +37,7 @@ fn group(seen: &Seen) -> Option<&str> {
 fn udp(flow: &UdpFlow, name: &str, seen: &Seen) -> Value {
     let mut line = json!({
         "version": VERSION, "event": "udp", "app": name, "pid": seen.process.as_ref().and_then(Process::number), "group": group(seen),
-        "user": seen.owner.map(|owner| owner.user), "local": flow.app.to_string(), "peer": flow.peer.to_string(),
+        "user": user(seen), "local": flow.app.to_string(), "peer": flow.peer.to_string(),
         "at_ms": flow.began.as_millis_f64(), "lasted_ms": ms(flow.last().since(flow.began)), "up_bytes": flow.up.bytes,
         "down_bytes": flow.down.bytes, "up_packets": flow.up.packets, "down_packets": flow.down.packets,
         "icmp_errors": flow.icmp_errors, "quic": flow.quic.as_ref().map(quic),
@@ -72,7 +77,7 @@ fn connection(flow: &Flow, name: &str, seen: &Seen) -> Value {
     let lasted = flow.ended.map(|at| ms(at.since(flow.asked)));
     let mut line = json!({
         "version": VERSION, "event": "connection", "app": name, "pid": seen.process.as_ref().and_then(Process::number), "group": group(seen),
-        "user": seen.owner.map(|owner| owner.user), "local": flow.app.to_string(), "peer": flow.peer.to_string(),
+        "user": user(seen), "local": flow.app.to_string(), "peer": flow.peer.to_string(),
         "at_ms": flow.asked.as_millis_f64(), "end": flow.end.name(), "lasted_ms": lasted, "up_bytes": flow.up.bytes,
         "down_bytes": flow.down.bytes, "accelerated": flow.accelerated.map(|to| to.to_string()),
         "up_packets": flow.up.packets, "down_packets": flow.down.packets,

@@ -16,4 +16,11 @@ public interface Channel extends Closeable {
 
     /** Closes a descriptor that has come. */
     void release(int descriptor);
+
+    /** How the engine ended, once its connection has; waits a moment for that. */
+    End ended();
+
+    /** Ends the connection, and kills the engine if it is still there. */
+    @Override
+    void close() throws IOException;
 }

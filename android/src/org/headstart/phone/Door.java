@@ -12,7 +12,7 @@ interface Door extends Closeable {
     }
 
     /** Waits for an engine that this app has started; the connection to it. */
-    Channel accept(Process engine) throws IOException;
+    Channel accept(Child engine) throws IOException;
 
     /** Has accept fail, also one that waits on another thread, which closing does not wake. */
     void shut();

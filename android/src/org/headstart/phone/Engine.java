@@ -30,8 +30,8 @@ final class Engine {
         /** The engine has said something that is no question: started, statistics, exported, error, ended. */
         void told(Engine engine, JSONObject message);
 
-        /** The connection has ended. The last call. */
-        void gone(Engine engine);
+        /** The connection has ended, and so has the engine. The last call. */
+        void gone(Engine engine, End end);
     }
 
     private final Channel channel;
@@ -74,6 +74,7 @@ final class Engine {
         return say(message, -1);
     }
 
+    /** Ends the connection, and kills the engine. */
     void close() {
         owners.shutdownNow();
         try {
@@ -95,11 +96,12 @@ final class Engine {
         } catch (IOException | JSONException e) {
             // Whatever it is, nothing further can be read.
         }
+        End end = channel.ended();
         close();
         while (!descriptors.isEmpty()) {
             channel.release(descriptors.removeFirst());
         }
-        front.gone(this);
+        front.gone(this, end);
     }
 
     private byte[] read(int length) throws IOException {

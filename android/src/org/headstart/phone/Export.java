@@ -12,13 +12,12 @@ final class Export {
     interface Done {
         void written(File file);
 
+        /** Null: the engine does not run, or writes another file. */
         void failed(String why);
     }
 
     private static final int MODE =
             ParcelFileDescriptor.MODE_CREATE | ParcelFileDescriptor.MODE_TRUNCATE | ParcelFileDescriptor.MODE_READ_WRITE;
-
-    private static final String NOT_NOW = "the engine does not run, or writes another file";
 
     private Export() {}
 
@@ -39,25 +38,27 @@ final class Export {
     }
 
     /** Begins to write packets. */
-    static void capture(Session session, File file) throws IOException {
+    static void capture(Session session, File file, Done done) {
         try (ParcelFileDescriptor open = ParcelFileDescriptor.open(file, MODE)) {
             if (!session.capture(open.getFd())) {
-                throw new IOException(NOT_NOW);
+                done.failed(null);
             }
+        } catch (IOException e) {
+            done.failed(String.valueOf(e.getMessage()));
         }
     }
 
     /** Writes packets no longer. */
     static void endCapture(Session session, File file, Done done) {
         if (!session.endCapture(answer(file, done))) {
-            done.failed(NOT_NOW);
+            done.failed(null);
         }
     }
 
     private static void write(Session session, JSONObject message, File file, Done done) {
         try (ParcelFileDescriptor open = ParcelFileDescriptor.open(file, MODE)) {
             if (!session.export(message, open.getFd(), answer(file, done))) {
-                done.failed(NOT_NOW);
+                done.failed(null);
             }
         } catch (IOException e) {
             done.failed(String.valueOf(e.getMessage()));
@@ -71,7 +72,7 @@ final class Export {
                 if (answer != null && answer.optString("kind").equals("exported")) {
                     done.written(file);
                 } else {
-                    done.failed(answer == null ? NOT_NOW : answer.optString("what"));
+                    done.failed(answer == null ? null : answer.optString("what"));
                 }
             }
         };

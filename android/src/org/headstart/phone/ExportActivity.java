@@ -4,7 +4,6 @@ import android.content.Intent;
 import android.net.Uri;
 import android.view.View;
 import java.io.File;
-import java.io.IOException;
 
 /** Measurements and packets, to be shared. */
 public class ExportActivity extends Screen {
@@ -61,7 +60,7 @@ public class ExportActivity extends Screen {
                 runOnUiThread(new Runnable() {
                     @Override
                     public void run() {
-                        wrong = why;
+                        wrong = why == null ? getString(R.string.export_not_now) : why;
                         show();
                     }
                 });
@@ -71,15 +70,11 @@ public class ExportActivity extends Screen {
 
     private void packets(Session session, boolean begin) {
         final File file = new File(Export.folder(this), PACKETS);
-        try {
-            wrong = null;
-            if (begin) {
-                Export.capture(session, file);
-            } else {
-                Export.endCapture(session, file, done());
-            }
-        } catch (IOException e) {
-            wrong = String.valueOf(e.getMessage());
+        wrong = null;
+        if (begin) {
+            Export.capture(session, file, done());
+        } else {
+            Export.endCapture(session, file, done());
         }
         show();
     }

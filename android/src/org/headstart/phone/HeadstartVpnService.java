@@ -10,7 +10,10 @@ import android.content.pm.PackageManager;
 import android.net.ConnectivityManager;
 import android.net.Network;
 import android.net.VpnService;
+import android.os.Handler;
+import android.os.Looper;
 import android.os.ParcelFileDescriptor;
+import android.os.SystemClock;
 import android.system.OsConstants;
 import java.io.IOException;
 import java.net.InetAddress;
@@ -52,6 +55,15 @@ public class HeadstartVpnService extends VpnService
         }
     }
 
+    /** Settings have changed. */
+    static void renew() {
+        HeadstartVpnService service = running;
+        Session now = service == null ? null : service.session;
+        if (now != null) {
+            now.renew();
+        }
+    }
+
     /** Whether statistics are. */
     private static boolean isLookedAt() {
         Screen screen = watcher;
@@ -68,6 +80,7 @@ public class HeadstartVpnService extends VpnService
     @Override
     public int onStartCommand(Intent intent, int flags, int id) {
         if (intent != null && STOP.equals(intent.getAction())) {
+            new Settings(this).isOn(false);
             end();
             stopSelf();
             return START_NOT_STICKY;
@@ -87,6 +100,7 @@ public class HeadstartVpnService extends VpnService
         startForeground(NOTIFICATION, notification());
         owners = new Owners(this);
         session = new Session(this, new Settings(this), "org.headstart.phone " + AboutActivity.version(this));
+        new Settings(this).isOn(true);
         running = this;
         session.look(isLookedAt());
         device = new DeviceState(this, this);
@@ -130,6 +144,7 @@ public class HeadstartVpnService extends VpnService
     @Override
     public void onRevoke() {
         // Another VPN has taken its place, or its owner has.
+        new Settings(this).isOn(false);
         end();
         stopSelf();
     }
@@ -177,12 +192,32 @@ public class HeadstartVpnService extends VpnService
     }
 
     @Override
+    public void below(Network network) {
+        setUnderlyingNetworks(network == null ? null : new Network[] {network});
+    }
+
+    @Override
     public void close(int descriptor) {
         try {
             ParcelFileDescriptor.adoptFd(descriptor).close();
         } catch (IOException e) {
             // It is closed.
         }
+    }
+
+    @Override
+    public boolean isLockdown() {
+        return isLockdownEnabled();
+    }
+
+    @Override
+    public long now() {
+        return SystemClock.elapsedRealtime();
+    }
+
+    @Override
+    public void later(long milliseconds, Runnable work) {
+        new Handler(Looper.getMainLooper()).postDelayed(work, milliseconds);
     }
 
     @Override

@@ -13,12 +13,11 @@ final class LocalChannel implements Channel {
     private static final int[] NONE = {};
 
     private final LocalSocket socket;
-    /** The engine, which ends with the connection. */
-    private final Process process;
+    private final Child engine;
 
-    LocalChannel(LocalSocket socket, Process process) {
+    LocalChannel(LocalSocket socket, Child engine) {
         this.socket = socket;
-        this.process = process;
+        this.engine = engine;
     }
 
     @Override
@@ -73,9 +72,15 @@ final class LocalChannel implements Channel {
     }
 
     @Override
+    public End ended() {
+        return engine.ended();
+    }
+
+    @Override
     public void close() throws IOException {
+        // The peer of a socket that waits: whoever reads it is woken.
+        engine.kill();
         socket.shutdownInput();
         socket.close();
-        process.destroy();
     }
 }

@@ -23,7 +23,7 @@ final class LocalDoor implements Door {
     }
 
     @Override
-    public Channel accept(Process engine) throws IOException {
+    public Channel accept(Child engine) throws IOException {
         while (true) {
             LocalSocket socket = listener.accept();
             // Names are no secret: only what this app has started is an engine.

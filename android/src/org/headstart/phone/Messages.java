@@ -26,6 +26,11 @@ final class Messages {
         return of("start").put("descriptors", 1).put("settings", settings).put("network", network).put("device", device);
     }
 
+    /** The next interface, whose descriptor goes along. */
+    static JSONObject tun() throws JSONException {
+        return of("interface").put("descriptors", 1);
+    }
+
     static JSONObject settings(boolean accelerate, String race, String cache) throws JSONException {
         return new JSONObject().put("accelerate", accelerate).put("race", race).put("cache", cache);
     }

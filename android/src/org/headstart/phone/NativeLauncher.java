@@ -1,5 +1,6 @@
 package org.headstart.phone;
 
+import android.util.Log;
 import java.io.File;
 import java.io.IOException;
 import java.util.ArrayList;
@@ -16,13 +17,20 @@ final class NativeLauncher implements Launcher {
     private final List<String> program;
     private final Door.Maker doors;
     private final int patience;
+    private final Child.Log log;
 
     /** The engine that lies in the package's folder for libraries. */
     NativeLauncher(String libraries) {
-        this(Collections.singletonList(new File(libraries, "libheadstart.so").getPath()), LocalDoor.MAKER, PATIENCE);
+        this(Collections.singletonList(new File(libraries, "libheadstart.so").getPath()), LocalDoor.MAKER, PATIENCE, new Child.Log() {
+            @Override
+            public void line(String text) {
+                Log.e("headstart", text);
+            }
+        });
     }
 
-    NativeLauncher(List<String> program, Door.Maker doors, int patience) {
+    NativeLauncher(List<String> program, Door.Maker doors, int patience, Child.Log log) {
+        this.log = log;
         this.program = program;
         this.doors = doors;
         this.patience = patience;
@@ -34,14 +42,26 @@ final class NativeLauncher implements Launcher {
         List<String> words = new ArrayList<String>(program);
         words.add("@" + name);
         try (Door door = doors.open(name)) {
-            Process process = new ProcessBuilder(words).inheritIO().start();
+            Process process =
+                    new ProcessBuilder(words).redirectInput(new File("/dev/null")).redirectErrorStream(true).start();
+            Child child = new Child(process, log);
             try (Watch watch = new Watch(process, door)) {
                 watch.start();
-                return door.accept(process);
+                return door.accept(child);
             } catch (IOException e) {
-                process.destroyForcibly();
-                throw new IOException("the engine did not connect", e);
+                child.kill();
+                throw new NotConnected(child.ended());
             }
+        }
+    }
+
+    /** An engine did not connect. */
+    static final class NotConnected extends IOException {
+        final transient End end;
+
+        NotConnected(End end) {
+            super(end.last);
+            this.end = end;
         }
     }
 

@@ -78,6 +78,36 @@ final class NetworkState {
         return "other";
     }
 
+    /** Whether nothing goes through until its owner has logged in. */
+    boolean wantsALogin() {
+        return captive && !validated;
+    }
+
+    /** The same with these families only, as Settings has them; with all where it has none of these. */
+    NetworkState of(int families) {
+        if (families == Settings.BOTH || v4 != v6) {
+            return this;
+        }
+        NetworkState some = new NetworkState();
+        some.network = network;
+        some.id = id;
+        some.transport = transport;
+        some.metered = metered;
+        some.validated = validated;
+        some.captive = captive;
+        some.privateDns = privateDns;
+        some.addresses = addresses;
+        some.dns = dns;
+        some.v4 = v4 && families == Settings.IPV4;
+        some.v6 = v6 && families == Settings.IPV6;
+        return some;
+    }
+
+    /** Whether an interface that was made for another network says what is right for this one. */
+    boolean hasTheInterfaceOf(NetworkState other) {
+        return v4 == other.v4 && v6 == other.v6 && metered == other.metered && dns.equals(other.dns);
+    }
+
     /** Whether the system would rather send over this one. */
     boolean isBetterThan(NetworkState other) {
         if (exists() != other.exists()) {

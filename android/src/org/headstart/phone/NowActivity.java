@@ -20,7 +20,7 @@ public class NowActivity extends Screen {
     void fill() {
         HeadstartVpnService service = HeadstartVpnService.running();
         Session session = service == null ? null : service.session();
-        row(state(session), null);
+        row(state(session), session == null ? null : rule(service));
         final boolean on = session != null;
         button(on ? R.string.stop : R.string.start, new View.OnClickListener() {
             @Override
@@ -40,20 +40,78 @@ public class NowActivity extends Screen {
         }
     }
 
+    /** What Android makes of this VPN; null: nothing more than others. */
+    private String rule(HeadstartVpnService service) {
+        if (service.isLockdown()) {
+            return getString(R.string.lockdown);
+        }
+        return service.isAlwaysOn() ? getString(R.string.always_on) : null;
+    }
+
     private String state(Session session) {
         if (session == null) {
             return getString(R.string.state_off);
         }
         switch (session.state()) {
             case RUNNING:
-                return getString(R.string.state_on_over, session.network().transport);
+                return getString(R.string.state_on_over, getString(transport(session.network().transport)));
+            case CAPTIVE:
+                return getString(R.string.state_captive);
             case REFUSED:
                 return getString(R.string.state_refused);
             case FAILED:
-                return getString(R.string.state_failed, session.why());
+                return getString(R.string.state_failed, why(session));
+            case RESTARTING:
+                return getString(R.string.state_restarting, why(session));
             default:
                 return getString(R.string.state_waiting);
         }
+    }
+
+    private static int transport(String name) {
+        switch (name) {
+            case "wifi":
+                return R.string.wifi;
+            case "cellular":
+                return R.string.cellular;
+            case "ethernet":
+                return R.string.ethernet;
+            default:
+                return R.string.other_network;
+        }
+    }
+
+    /** What has woken the engine: its own names are those of `headstart top`. */
+    private String cause(String name) {
+        switch (name) {
+            case "packets of programs":
+                return getString(R.string.wakeup_apps);
+            case "connections of peers":
+                return getString(R.string.wakeup_connections);
+            case "datagrams of peers":
+                return getString(R.string.wakeup_datagrams);
+            case "a race":
+                return getString(R.string.wakeup_race);
+            case "the app":
+            case "control":
+                return getString(R.string.wakeup_control);
+            case "statistics":
+                return getString(R.string.wakeup_statistics);
+            default:
+                return getString(R.string.wakeup_timer, name);
+        }
+    }
+
+    private String why(Session session) {
+        End end = session.end();
+        String how = getString(R.string.engine_ended);
+        if (end.signal() > 0) {
+            how = getString(R.string.engine_killed, end.signal());
+        } else if (end.code() >= 0) {
+            how = getString(R.string.engine_exited, end.code());
+        }
+        String said = session.why().isEmpty() ? end.last : session.why();
+        return said.isEmpty() ? how : getString(R.string.engine_said, how, said);
     }
 
     private void apps(JSONArray apps) {
@@ -85,7 +143,7 @@ public class NowActivity extends Screen {
         StringBuilder text = new StringBuilder();
         for (Iterator<String> names = causes.keys(); names.hasNext(); ) {
             String name = names.next();
-            text.append(text.length() == 0 ? "" : "\n").append(getString(R.string.wakeups_of, name, causes.optInt(name)));
+            text.append(text.length() == 0 ? "" : "\n").append(getString(R.string.wakeups_of, cause(name), causes.optInt(name)));
         }
         row(getString(R.string.wakeups), text);
     }

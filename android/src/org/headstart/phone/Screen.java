@@ -92,7 +92,11 @@ abstract class Screen extends Activity {
 
     /** A row that is the title of those below it. */
     void heading(int text) {
-        row(getString(text), null).setAccessibilityHeading(true);
+        View row = row(getString(text), null);
+        TextView title = (TextView) row.findViewById(R.id.first);
+        title.setTextAppearance(android.R.style.TextAppearance_Material_Body2);
+        title.setTextColor(getColor(R.color.accent));
+        row.setAccessibilityHeading(true);
     }
 
     void button(int text, View.OnClickListener pressed) {

@@ -1,16 +1,17 @@
 package org.headstart.phone;
 
+import android.net.Network;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.UnknownHostException;
-import java.util.Arrays;
+import java.util.Objects;
 import org.json.JSONException;
 import org.json.JSONObject;
 
 /**
  * One VPN session: the interface, and an engine behind it. An engine that ends is followed by another one with the same interface, in whose
- * queue packets wait; where the families of the network change, the interface is made anew.
+ * queue packets wait; where the interface is made anew, for a network that differs in what an interface says, the engine goes on with that.
  */
 final class Session implements Engine.Front {
     /** What a session stands on. */
@@ -25,36 +26,71 @@ final class Session implements Engine.Front {
 
         boolean protect(int descriptor);
 
+        /** The interface is over this network now; null where no one network is known. */
+        void below(Network network);
+
         /** Closes a descriptor. */
         void close(int descriptor);
+
+        /** Whether the system lets nothing out but through this VPN. */
+        boolean isLockdown();
+
+        /** Milliseconds of a clock that only goes forward. */
+        long now();
+
+        /** Does something after so many milliseconds. */
+        void later(long milliseconds, Runnable work);
 
         /** The session has changed: it runs, waits or has failed. */
         void changed(Session session);
     }
 
     /** How a session stands. */
-    enum State { OFF, WAITING, RUNNING, REFUSED, FAILED }
+    enum State { OFF, WAITING, RUNNING, REFUSED, CAPTIVE, RESTARTING, FAILED }
 
     /** The interface carries what every network carries. */
     static final int MTU = 1500;
     static final String V4 = "10.77.0.1";
     /** Of no network (RFC 3849), and not of the unique local ones, for which RFC 6724 has apps prefer IPv4. */
     static final String V6 = "2001:db8:6865:6164::1";
-    /** Engines that end one after the other without having started, until it is said that they do not start. */
-    private static final int MOST_FAILURES = 5;
+    /** Milliseconds before another engine is started, after the first one that ended soon, the second and so on; after these none is. */
+    private static final long[] PAUSES = {0, 1_000, 5_000, 30_000};
+    /** In a longer pause the phone goes on without headstart. */
+    private static final long PAUSE_OFFLINE = 1_000;
+    /** An engine that has run for so many milliseconds has not ended soon. */
+    private static final long LIVES = 30_000;
+    /** Milliseconds that an engine has to end. */
+    private static final long LAST_WORDS = 2_000;
+    /** An engine hangs if it says nothing for so many milliseconds, while it is to send statistics each second. */
+    private static final long SILENCE = 10_000;
 
     private final Ground ground;
     private final Settings settings;
     private final String app;
+    /** The network, and what of it is wanted. */
+    private NetworkState whole = NetworkState.NONE;
     private NetworkState network = NetworkState.NONE;
     private JSONObject device = new JSONObject();
     private JSONObject statistics;
     private Engine engine;
     private int tun = -1;
-    private boolean[] families = {false, false};
+    /** The network that the interface was made for. */
+    private NetworkState made = NetworkState.NONE;
     private int failures;
+    /** Another engine is started in a while. */
+    private boolean pauses;
+    /** When the engine started; negative: it has not. */
+    private long begun = -1;
+    /** Messages that engines have sent. */
+    private long heard;
+    /** Counts times that statistics began to be looked at, or no longer are. */
+    private int watches;
+    private End end = End.UNKNOWN;
     /** Counts engines that are started; only the latest one is wanted. */
     private int launches;
+    private boolean launching;
+    /** The engine has the interface. */
+    private boolean started;
     private boolean captures;
     private boolean looked;
     private boolean stopping;
@@ -78,9 +114,14 @@ final class Session implements Engine.Front {
         return state;
     }
 
-    /** Why it failed. */
+    /** Why it failed, as the engine or the system says. */
     synchronized String why() {
         return why;
+    }
+
+    /** How the engine before ended. */
+    synchronized End end() {
+        return end;
     }
 
     synchronized JSONObject statistics() {
@@ -100,18 +141,54 @@ final class Session implements Engine.Front {
     void network(NetworkState next) {
         Answer unanswered = null;
         synchronized (this) {
-            network = next;
+            whole = next;
+            network = next.of(settings.families());
             if (stopping) {
                 return;
             }
-            if (!next.exists()) {
+            if (!network.exists()) {
                 // What is open may live on; the interface stays, so that nothing leaks around it.
-                set(state == State.RUNNING ? State.RUNNING : State.WAITING, "");
-            } else if (tun < 0 || !Arrays.equals(families, new boolean[] {next.v4, next.v6})) {
-                unanswered = establish();
-            } else {
-                tell(next);
+                set(state == State.RUNNING && started ? State.RUNNING : State.WAITING, "");
+            } else if (network.wantsALogin() && !ground.isLockdown()) {
+                // The page for that is not always reached through a VPN, and the system does not look for it there.
+                unanswered = retire();
+                closeTun();
+                set(State.CAPTIVE, "");
+            } else if (!pauses) {
+                goOn();
             }
+        }
+        answer(unanswered, null);
+    }
+
+    /** On a network that there is. */
+    private void goOn() {
+        if (state == State.FAILED) {
+            set(State.RESTARTING, why);
+        }
+        if (tun < 0 || !network.hasTheInterfaceOf(made)) {
+            establish();
+        } else if (!Objects.equals(network.network, made.network)) {
+            ground.below(network.network);
+            made = network;
+        }
+        if (tun >= 0 && engine == null && !launching) {
+            launch();
+        }
+        // Later than the interface: errors to apps go over that.
+        tell(network);
+    }
+
+    /** Settings have changed: an interface and an engine with these. */
+    void renew() {
+        Answer unanswered;
+        synchronized (this) {
+            if (tun < 0) {
+                return;
+            }
+            unanswered = retire();
+            made = NetworkState.NONE;
+            network(whole);
         }
         answer(unanswered, null);
     }
@@ -142,6 +219,32 @@ final class Session implements Engine.Front {
         } catch (JSONException e) {
             throw new IllegalStateException(e);
         }
+        watch();
+    }
+
+    /** While statistics are to come, an engine that sends none hangs, and is killed. At other times its silence means nothing. */
+    private void watch() {
+        final int number = ++watches;
+        if (!looked || !started) {
+            return;
+        }
+        final Engine watched = engine;
+        final long before = heard;
+        ground.later(SILENCE, new Runnable() {
+            @Override
+            public void run() {
+                synchronized (Session.this) {
+                    if (number != watches || watched != engine) {
+                        return;
+                    }
+                    if (heard != before) {
+                        watch();
+                        return;
+                    }
+                }
+                watched.close();
+            }
+        });
     }
 
     /** Has the engine write to a file, whose descriptor goes along unless it is negative. One at a time. */
@@ -178,25 +281,43 @@ final class Session implements Engine.Front {
         }
     }
 
-    /** Ends the session. */
+    /** Ends the session: the interface at once, an engine that hangs a little later. */
     void stop() {
+        Answer unanswered;
         synchronized (this) {
             stopping = true;
-            try {
-                say(Messages.stop());
-            } catch (JSONException e) {
-                throw new IllegalStateException(e);
-            }
-            if (engine == null) {
-                closeTun();
-            }
+            unanswered = retire();
+            closeTun();
         }
+        answer(unanswered, null);
         set(State.OFF, "");
     }
 
-    /** Says something to the engine, if there is one. */
+    /** The engine is to end, and one that starts is not wanted; whom it has not answered. */
+    private Answer retire() {
+        final Engine last = engine;
+        if (last != null) {
+            try {
+                last.say(Messages.stop());
+            } catch (JSONException e) {
+                throw new IllegalStateException(e);
+            }
+            ground.later(LAST_WORDS, new Runnable() {
+                @Override
+                public void run() {
+                    last.close();
+                }
+            });
+        }
+        launches++;
+        launching = false;
+        pauses = false;
+        return forget();
+    }
+
+    /** Says something to the engine, if one has started; one that starts is told all of it then. */
     private void say(JSONObject message) {
-        if (engine != null) {
+        if (started) {
             engine.say(message);
         }
     }
@@ -205,6 +326,8 @@ final class Session implements Engine.Front {
     private Answer forget() {
         Answer unanswered = pending;
         engine = null;
+        started = false;
+        begun = -1;
         pending = null;
         captures = false;
         return unanswered;
@@ -217,44 +340,41 @@ final class Session implements Engine.Front {
         }
     }
 
-    /** Makes the interface anew; whom the engine before has not answered. */
-    private Answer establish() {
-        if (engine != null) {
-            engine.close();
-        }
-        Answer unanswered = forget();
-        int made;
+    /** Makes the interface, or makes it anew: the engine goes on with the next one. */
+    private void establish() {
+        int next;
         try {
-            made = build(ground.builder());
-        } catch (UnknownHostException e) {
+            next = build(ground.builder());
+            if (next < 0) {
+                set(State.REFUSED, "");
+                return;
+            }
+            if (started) {
+                engine.say(Messages.tun(), next);
+            }
+        } catch (UnknownHostException | JSONException e) {
             throw new IllegalStateException(e);
         }
         // The one before is closed when there is the next: nothing leaks meanwhile.
         closeTun();
-        tun = made;
-        if (tun < 0) {
-            set(State.REFUSED, "");
-            return unanswered;
-        }
-        families = new boolean[] {network.v4, network.v6};
-        launch();
-        return unanswered;
+        tun = next;
+        made = network;
     }
 
-    /** The interface has the families that the network has; the other goes as it went before. */
+    /** The interface has the families that are wanted; one that the network has not, as far as is known, goes as it went before. */
     private int build(TunBuilder builder) throws UnknownHostException {
         builder.session("headstart");
         builder.mtu(MTU);
         if (network.v4) {
             builder.address(InetAddress.getByName(V4), 32);
             builder.route(InetAddress.getByName("0.0.0.0"), 0);
-        } else {
+        } else if (!whole.v4 && !ground.isLockdown()) {
             builder.allowFamily(false);
         }
         if (network.v6) {
             builder.address(InetAddress.getByName(V6), 128);
             builder.route(InetAddress.getByName("::"), 0);
-        } else {
+        } else if (!whole.v6 && !ground.isLockdown()) {
             builder.allowFamily(true);
         }
         for (InetAddress server : network.dns) {
@@ -274,17 +394,16 @@ final class Session implements Engine.Front {
     /** Starts an engine on a thread of its own: it may take its time, for which nobody waits who wants to know how the session stands. */
     private void launch() {
         final int number = ++launches;
+        launching = true;
         Thread thread = new Thread("launch") {
             @Override
             public void run() {
                 try {
                     launched(number, ground.launcher().launch());
+                } catch (NativeLauncher.NotConnected e) {
+                    missed(number, "", e.end);
                 } catch (IOException e) {
-                    synchronized (Session.this) {
-                        if (number == launches && !stopping) {
-                            relaunch(String.valueOf(e.getMessage()));
-                        }
-                    }
+                    missed(number, String.valueOf(e.getMessage()), End.UNKNOWN);
                 }
             }
         };
@@ -296,21 +415,65 @@ final class Session implements Engine.Front {
         Engine made = new Engine(channel, this, app);
         synchronized (this) {
             if (number == launches && !stopping) {
+                launching = false;
                 engine = made;
                 made.begin();
                 return;
             }
         }
-        // The interface was made anew meanwhile, or the session has ended.
+        // The session has ended meanwhile.
         made.close();
+    }
+
+    private synchronized void missed(int number, String reason, End how) {
+        if (number == launches) {
+            launching = false;
+            end = how;
+            relaunch(reason);
+        }
     }
 
     /** After an engine that has ended, or did not start. */
     private void relaunch(String reason) {
-        if (++failures < MOST_FAILURES) {
+        if (failures >= PAUSES.length) {
+            stepAside();
+            // The next network is another try.
+            failures = 0;
+            set(State.FAILED, reason);
+            return;
+        }
+        long pause = PAUSES[failures++];
+        if (pause == 0) {
             launch();
         } else {
-            set(State.FAILED, reason);
+            if (pause > PAUSE_OFFLINE) {
+                stepAside();
+            }
+            launchIn(pause);
+        }
+        set(State.RESTARTING, reason);
+    }
+
+    private void launchIn(long pause) {
+        final int number = ++launches;
+        pauses = true;
+        ground.later(pause, new Runnable() {
+            @Override
+            public void run() {
+                synchronized (Session.this) {
+                    if (number == launches) {
+                        pauses = false;
+                        network(whole);
+                    }
+                }
+            }
+        });
+    }
+
+    /** Without an engine the phone is online without the interface only; where nothing may pass it by, it stays. */
+    private void stepAside() {
+        if (!ground.isLockdown()) {
+            closeTun();
         }
     }
 
@@ -353,13 +516,14 @@ final class Session implements Engine.Front {
                 if (from != engine) {
                     return;
                 }
+                heard++;
                 if (kind.equals("hello")) {
                     JSONObject how = settings.json();
-                    engine.say(Messages.start(how, network.json(), device), tun);
+                    started = engine.say(Messages.start(how, network.json(), device), tun);
                 } else if (kind.equals("started")) {
-                    failures = 0;
+                    begun = ground.now();
                     if (looked) {
-                        say(Messages.subscribe(true));
+                        look(true);
                     }
                 } else if (kind.equals("statistics")) {
                     statistics = message;
@@ -384,20 +548,19 @@ final class Session implements Engine.Front {
     }
 
     @Override
-    public void gone(Engine from) {
+    public void gone(Engine from, End how) {
         Answer unanswered;
         synchronized (this) {
             if (from != engine) {
                 return;
             }
-            unanswered = forget();
-            if (stopping) {
-                closeTun();
-            } else {
-                relaunch(why);
+            end = how;
+            if (begun >= 0 && ground.now() - begun >= LIVES) {
+                failures = 0;
             }
+            unanswered = forget();
+            relaunch(why);
         }
         answer(unanswered, null);
-        ground.changed(this);
     }
 }

@@ -8,11 +8,16 @@ import org.json.JSONException;
 import org.json.JSONObject;
 
 /** What the owner of the phone has chosen. */
-final class Settings {
+class Settings {
     /** Which apps: all, only the chosen ones, or all but these. */
     static final int ALL = 0;
     static final int ONLY = 1;
     static final int BUT = 2;
+
+    /** Which families the interface has: those of the network, or one of them. */
+    static final int BOTH = 0;
+    static final int IPV4 = 1;
+    static final int IPV6 = 2;
 
     /** How long paper 1 keeps addresses, in section III-C. */
     private static final String AN_HOUR = "3600s";
@@ -60,6 +65,23 @@ final class Settings {
         kept.edit().putBoolean("boot", on).apply();
     }
 
+    int families() {
+        return kept.getInt("families", BOTH);
+    }
+
+    void families(int which) {
+        kept.edit().putInt("families", which).apply();
+    }
+
+    /** Whether its owner has it on, so that it is to go on after an update of the app. */
+    boolean isOn() {
+        return kept.getBoolean("on", false);
+    }
+
+    void isOn(boolean on) {
+        kept.edit().putBoolean("on", on).apply();
+    }
+
     int apps() {
         return kept.getInt("apps", ALL);
     }
@@ -81,6 +103,15 @@ final class Settings {
             all.remove(name);
         }
         kept.edit().putStringSet("chosen", all).apply();
+    }
+
+    /** All that a session begins with; as soon as this is another text it is to begin anew. */
+    String text() {
+        try {
+            return json() + " " + families() + " " + apps() + (apps() == ALL ? "" : " " + chosen());
+        } catch (JSONException e) {
+            throw new IllegalStateException(e);
+        }
     }
 
     /** As the engine is told. */

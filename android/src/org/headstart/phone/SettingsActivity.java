@@ -17,9 +17,27 @@ import java.util.TreeMap;
 
 /** What the owner of the phone can choose. */
 public class SettingsActivity extends Screen {
+    private static final int[] FAMILIES = {R.string.families_both, R.string.families_v4, R.string.families_v6};
     private static final int[] WHICH = {R.string.apps_all, R.string.apps_only, R.string.apps_but};
 
     private Settings settings;
+    /** As they were when the screen was opened. */
+    private String before;
+
+    @Override
+    protected void onResume() {
+        super.onResume();
+        before = settings.text();
+    }
+
+    @Override
+    protected void onPause() {
+        // Not at each choice: each ends connections.
+        if (!settings.text().equals(before)) {
+            HeadstartVpnService.renew();
+        }
+        super.onPause();
+    }
 
     @Override
     void fill() {
@@ -44,8 +62,21 @@ public class SettingsActivity extends Screen {
                 settings.atBoot(on);
             }
         });
+        heading(R.string.set_families);
+        choices(FAMILIES, settings.families(), new RadioGroup.OnCheckedChangeListener() {
+            @Override
+            public void onCheckedChanged(RadioGroup unused, int id) {
+                settings.families(id - 1);
+            }
+        });
         heading(R.string.set_apps);
-        which();
+        choices(WHICH, settings.apps(), new RadioGroup.OnCheckedChangeListener() {
+            @Override
+            public void onCheckedChanged(RadioGroup unused, int id) {
+                settings.apps(id - 1);
+                show();
+            }
+        });
         if (settings.apps() != Settings.ALL) {
             apps();
         }
@@ -82,22 +113,17 @@ public class SettingsActivity extends Screen {
         add(spinner);
     }
 
-    private void which() {
+    /** One of these, whose numbers are one more than their places. */
+    private void choices(int[] texts, int chosen, RadioGroup.OnCheckedChangeListener changed) {
         RadioGroup group = new RadioGroup(this);
-        for (int n = 0; n < WHICH.length; n++) {
+        for (int n = 0; n < texts.length; n++) {
             RadioButton button = new RadioButton(this);
             button.setId(n + 1);
-            button.setText(WHICH[n]);
+            button.setText(texts[n]);
             group.addView(enlarged(button));
         }
-        group.check(settings.apps() + 1);
-        group.setOnCheckedChangeListener(new RadioGroup.OnCheckedChangeListener() {
-            @Override
-            public void onCheckedChanged(RadioGroup unused, int id) {
-                settings.apps(id - 1);
-                show();
-            }
-        });
+        group.check(chosen + 1);
+        group.setOnCheckedChangeListener(changed);
         add(group);
     }
 

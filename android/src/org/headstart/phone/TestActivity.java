@@ -15,6 +15,8 @@ public class TestActivity extends Screen {
 
     private EditText host;
     private String result;
+    /** The state of the phone when that was measured; null: nothing was. */
+    private JSONObject measured;
     private boolean runs;
 
     @Override
@@ -34,7 +36,7 @@ public class TestActivity extends Screen {
             }
         });
         if (result != null) {
-            row(result, state(DeviceState.look(this)));
+            row(result, measured == null ? null : state(measured));
         }
     }
 
@@ -51,19 +53,20 @@ public class TestActivity extends Screen {
     private void begin(final String text) {
         final InetSocketAddress peer = parse(text);
         if (peer == null) {
-            tell(getString(R.string.test_wrong));
+            tell(getString(R.string.test_wrong), null);
         } else if (!runs) {
             runs = true;
-            tell(getString(R.string.test_running));
+            tell(getString(R.string.test_running), null);
             new Thread("test") {
                 @Override
                 public void run() {
                     final String told = measure(text, peer);
+                    final JSONObject device = DeviceState.look(TestActivity.this);
                     runOnUiThread(new Runnable() {
                         @Override
                         public void run() {
                             runs = false;
-                            tell(told);
+                            tell(told, device);
                         }
                     });
                 }
@@ -71,8 +74,9 @@ public class TestActivity extends Screen {
         }
     }
 
-    private void tell(String text) {
+    private void tell(String text, JSONObject device) {
         result = text;
+        measured = device;
         show();
     }
 

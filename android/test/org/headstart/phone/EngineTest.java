@@ -41,7 +41,7 @@ public class EngineTest implements Engine.Front {
     }
 
     @Override
-    public void gone(Engine engine) {
+    public void gone(Engine engine, End end) {
         told.add("gone");
     }
 
@@ -88,6 +88,39 @@ public class EngineTest implements Engine.Front {
         new Engine(other, this, "test").begin();
         other.raw(0, 0, 0, 2, '{', '!');
         assertEquals("gone", next());
+    }
+
+    @Test
+    public void framesOfRandomBytesEndTheConnectionOrAreHeardAndNothingElseHappens() throws Exception {
+        java.util.Random random = new java.util.Random(1);
+        String[] words = {"{", "}", "\"kind\"", ":", ",", "\"owner\"", "\"protect\"", "\"hello\"", "\"question\"", "\"local\"",
+            "\"192.0.2.1:80\"", "\"[::1\"", "null", "7", "-1e9", "[", "]", "\"descriptors\"", "99", "\"\u0000\""};
+        for (int n = 0; n < 2000; n++) {
+            // Half of them of bytes, half of words that messages are made of.
+            byte[] body = new byte[1 + random.nextInt(40)];
+            random.nextBytes(body);
+            if (n % 2 == 0) {
+                StringBuilder text = new StringBuilder("{\"kind\":");
+                for (int m = random.nextInt(12); m > 0; m--) {
+                    text.append(words[random.nextInt(words.length)]);
+                }
+                body = text.append('}').toString().getBytes("UTF-8");
+            }
+            final FakeChannel other = new FakeChannel();
+            other.raw(0, 0, 0, body.length);
+            for (byte one : body) {
+                other.raw(one);
+            }
+            other.end();
+            told.clear();
+            new Engine(other, this, "test").begin();
+            String last = next();
+            while (!"gone".equals(last)) {
+                assertTrue("the end is never told", last != null);
+                last = next();
+            }
+            assertTrue(other.closed);
+        }
     }
 
     @Test

@@ -87,6 +87,11 @@ final class FakeChannel implements Channel {
     }
 
     @Override
+    public End ended() {
+        return new End(closed ? 137 : 1, "last words");
+    }
+
+    @Override
     public void close() {
         closed = true;
         end();

@@ -40,12 +40,17 @@ class FakeGround implements Session.Ground, Launcher {
                 });
     }
 
+    /** Each has a DNS server of its own, as networks do. */
     static NetworkState network(String transport, boolean v4, boolean v6) throws Exception {
+        return network(transport, v4, v6, transport.equals("wifi") ? "192.0.2.53" : "198.51.100.53");
+    }
+
+    static NetworkState network(String transport, boolean v4, boolean v6, String dns) throws Exception {
         NetworkState state = new NetworkState();
         state.transport = transport;
         state.v4 = v4;
         state.v6 = v6;
-        state.dns = Collections.singletonList(InetAddress.getByName("192.0.2.53"));
+        state.dns = Collections.singletonList(InetAddress.getByName(dns));
         return state;
     }
 
@@ -99,6 +104,72 @@ class FakeGround implements Session.Ground, Launcher {
     @Override
     public boolean protect(int descriptor) {
         return true;
+    }
+
+    /** What is to be done later, by when. */
+    private final java.util.TreeMap<Long, List<Runnable>> later = new java.util.TreeMap<Long, List<Runnable>>();
+    private long now;
+    volatile boolean lockdown;
+
+    /** So many milliseconds go by. */
+    void pass(long milliseconds) {
+        long until = now() + milliseconds;
+        while (true) {
+            List<Runnable> due;
+            synchronized (later) {
+                if (later.isEmpty() || later.firstKey() > until) {
+                    now = until;
+                    return;
+                }
+                now = later.firstKey();
+                due = later.remove(now);
+            }
+            for (Runnable one : due) {
+                one.run();
+            }
+        }
+    }
+
+    /** Waits until something is to be done later. */
+    void untilLater() throws Exception {
+        for (int n = 0; n < FakeChannel.WAIT * 1000; n++) {
+            synchronized (later) {
+                if (!later.isEmpty()) {
+                    return;
+                }
+            }
+            Thread.sleep(1);
+        }
+        throw new IllegalStateException("nothing is to be done later");
+    }
+
+    @Override
+    public boolean isLockdown() {
+        return lockdown;
+    }
+
+    @Override
+    public long now() {
+        synchronized (later) {
+            return now;
+        }
+    }
+
+    @Override
+    public void later(long milliseconds, Runnable work) {
+        synchronized (later) {
+            List<Runnable> same = later.get(now + milliseconds);
+            if (same == null) {
+                same = new ArrayList<Runnable>();
+                later.put(now + milliseconds, same);
+            }
+            same.add(work);
+        }
+    }
+
+    @Override
+    public void below(Network network) {
+        built.add("below " + network);
     }
 
     @Override

@@ -80,9 +80,9 @@ final class Linux {
         }
 
         @Override
-        public Channel accept(Process engine) throws IOException {
+        public Channel accept(Child engine) throws IOException {
             try {
-                return Linux.accept(listener);
+                return Linux.accept(listener, engine);
             } catch (LastErrorException e) {
                 throw new IOException(e);
             }
@@ -113,7 +113,7 @@ final class Linux {
     }
 
     /** A connection over one, as a channel. */
-    private static Channel accept(int listener) {
+    private static Channel accept(int listener, final Child engine) {
         final int socket = accept(listener, null, null);
         return new Channel() {
             private int[] come = {};
@@ -177,7 +177,13 @@ final class Linux {
             }
 
             @Override
+            public End ended() {
+                return engine.ended();
+            }
+
+            @Override
             public void close() {
+                engine.kill();
                 // Whoever reads is woken; the number is not given to another file meanwhile.
                 shutdown(socket, 2);
             }

@@ -38,6 +38,7 @@ public class MessagesTest {
                 Messages.network(network()),
                 Messages.device(device()),
                 Messages.owner(7, 10123, "org.example.mail"),
+                Messages.tun(),
                 Messages.isProtected(7, true),
                 Messages.subscribe(true),
                 Messages.exportLines(null).put("on", true),

@@ -17,6 +17,14 @@ import org.junit.Test;
 /** Real processes and sockets: of programs that are no engine. Those that are one: RealEngineTest. */
 public class NativeLauncherTest {
     private final BlockingQueue<Process> started = new LinkedBlockingQueue<Process>();
+    private final List<String> logged = java.util.Collections.synchronizedList(new java.util.ArrayList<String>());
+    private final Child.Log log = new Child.Log() {
+        @Override
+        public void line(String text) {
+            logged.add(text);
+        }
+    };
+    private End end;
     private int opened;
     private int closed;
 
@@ -26,8 +34,8 @@ public class NativeLauncherTest {
             opened++;
             return new Linux.Listener(name) {
                 @Override
-                public Channel accept(Process engine) throws IOException {
-                    started.add(engine);
+                public Channel accept(Child engine) throws IOException {
+                    started.add(engine.process());
                     return super.accept(engine);
                 }
 
@@ -44,12 +52,23 @@ public class NativeLauncherTest {
     private void fails(int patience, String... program) {
         List<String> words = Arrays.asList(program);
         try {
-            new NativeLauncher(words, doors, patience).launch();
+            new NativeLauncher(words, doors, patience, log).launch();
             fail(words + " is an engine");
+        } catch (NativeLauncher.NotConnected e) {
+            end = e.end;
         } catch (IOException e) {
             assertNotNull(e.getMessage());
         }
         assertEquals(words + " leaves nothing open", opened, closed);
+    }
+
+    @Test(timeout = 60_000)
+    public void whatAnEngineWritesGoesToTheLogAndHowItEndedIsSaid() {
+        fails(3_600_000, "sh", "-c", "echo first; echo bad system call >&2; exit 3");
+        assertEquals(Arrays.asList("first", "bad system call"), logged);
+        assertEquals("3 0 bad system call", end.code() + " " + end.signal() + " " + end.last);
+        fails(3_600_000, "sh", "-c", "kill -SYS $$");
+        assertEquals("what Android's filter does", "-1 31", end.code() + " " + end.signal());
     }
 
     @Test(timeout = 60_000)

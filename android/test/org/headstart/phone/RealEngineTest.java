@@ -37,15 +37,23 @@ public class RealEngineTest {
 
     @BeforeClass
     public static void makeTheInterface() throws Exception {
-        tun = Linux.tun("phone0");
-        run("ip", "link", "set", "phone0", "mtu", String.valueOf(Session.MTU), "up");
-        run("ip", "addr", "add", Session.V4 + "/32", "dev", "phone0");
-        run("ip", "-6", "addr", "add", Session.V6 + "/128", "dev", "phone0", "nodad");
+        tun = make("phone0");
         for (String version : new String[] {"-4", "-6"}) {
-            String own = version.equals("-4") ? Session.V4 : Session.V6;
-            run("ip", version, "route", "add", "default", "dev", "phone0", "table", "77", "src", own);
             run("ip", version, "rule", "add", "not", "fwmark", "0x77", "lookup", "77");
         }
+    }
+
+    /** An interface that takes the place of the one before. */
+    private static int make(String name) throws Exception {
+        int made = Linux.tun(name);
+        run("ip", "link", "set", name, "mtu", String.valueOf(Session.MTU), "up");
+        run("ip", "addr", "add", Session.V4 + "/32", "dev", name);
+        run("ip", "-6", "addr", "add", Session.V6 + "/128", "dev", name, "nodad");
+        for (String version : new String[] {"-4", "-6"}) {
+            String own = version.equals("-4") ? Session.V4 : Session.V6;
+            run("ip", version, "route", "replace", "default", "dev", name, "table", "77", "src", own);
+        }
+        return made;
     }
 
     @AfterClass
@@ -85,6 +93,7 @@ public class RealEngineTest {
     private static final class Ground extends FakeGround {
         final BlockingQueue<Process> processes = new LinkedBlockingQueue<Process>();
         final List<InetSocketAddress> asked = Collections.synchronizedList(new ArrayList<InetSocketAddress>());
+        final List<Process> all = Collections.synchronizedList(new ArrayList<Process>());
         volatile boolean protects = true;
         volatile int marked;
 
@@ -101,14 +110,21 @@ public class RealEngineTest {
                 public Door open(String name) {
                     return new Linux.Listener(name) {
                         @Override
-                        public Channel accept(Process engine) throws IOException {
-                            processes.add(engine);
+                        public Channel accept(Child engine) throws IOException {
+                            processes.add(engine.process());
+                            all.add(engine.process());
                             return super.accept(engine);
                         }
                     };
                 }
             };
-            return new NativeLauncher(words, doors, WAIT * 1000).launch();
+            Child.Log log = new Child.Log() {
+                @Override
+                public void line(String text) {
+                    System.out.println("engine: " + text);
+                }
+            };
+            return new NativeLauncher(words, doors, WAIT * 1000, log).launch();
         }
 
         @Override
@@ -127,6 +143,28 @@ public class RealEngineTest {
             Linux.mark(descriptor, OURS);
             marked++;
             return protects;
+        }
+
+        @Override
+        public long now() {
+            return System.nanoTime() / 1_000_000;
+        }
+
+        @Override
+        public void later(final long milliseconds, final Runnable work) {
+            Thread timer = new Thread("timer") {
+                @Override
+                public void run() {
+                    try {
+                        sleep(milliseconds);
+                    } catch (InterruptedException e) {
+                        return;
+                    }
+                    work.run();
+                }
+            };
+            timer.setDaemon(true);
+            timer.start();
         }
 
         @Override
@@ -149,8 +187,9 @@ public class RealEngineTest {
 
     private static void over(Session session, Ground ground) throws Exception {
         session.stop();
-        while (ground.closed.isEmpty()) {
-            assertNotNull("the session never ends", ground.states.poll(WAIT, TimeUnit.SECONDS));
+        assertFalse("the interface is closed at once", ground.closed.isEmpty());
+        for (Process one : ground.all) {
+            assertTrue("an engine does not end", one.waitFor(WAIT, TimeUnit.SECONDS));
         }
     }
 
@@ -266,6 +305,39 @@ public class RealEngineTest {
         over(session, ground);
     }
 
+    private static void stopProcess(Process process) throws Exception {
+        run("kill", "-STOP", String.valueOf(process.pid()));
+    }
+
+    @Test
+    public void anEngineThatHangsIsKilledAfterTheEnd() throws Exception {
+        Ground ground = new Ground();
+        Session session = new Session(ground, new Settings(FakeGround.untouched()), "test");
+        session.network(lab());
+        ground.until(Session.State.RUNNING);
+        Process engine = ground.engineProcess();
+        stopProcess(engine);
+        over(session, ground);
+        assertEquals("killed", 128 + 9, engine.exitValue());
+    }
+
+    @Test
+    public void anEngineThatHangsWhileAScreenWaitsForStatisticsIsFollowedByAnother() throws Exception {
+        Ground ground = new Ground();
+        Session session = new Session(ground, new Settings(FakeGround.untouched()), "test");
+        session.network(lab());
+        ground.until(Session.State.RUNNING);
+        Process engine = ground.engineProcess();
+        stopProcess(engine);
+        session.look(true);
+        assertTrue(engine.waitFor(WAIT, TimeUnit.SECONDS));
+        ground.until(Session.State.RUNNING);
+        assertEquals(9, session.end().signal());
+        Ended page = new Ended(curl("http://v4.lab.example/"));
+        assertEquals(page.out, 0, page.code);
+        over(session, ground);
+    }
+
     @Test
     public void aPhoneThatDoesNotProtectLetsNothingOut() throws Exception {
         Ground ground = new Ground();
@@ -276,6 +348,35 @@ public class RealEngineTest {
         Ended page = new Ended(curl("http://198.19.0.1/"));
         assertEquals(page.out, 7, page.code);
         assertTrue("asked " + ground.marked + " times", ground.marked < 10);
+        over(session, ground);
+    }
+
+    @Test
+    public void aNetworkWithOtherServersGetsAnInterfaceWithTheseAndTheEngineGoesOnWithIt() throws Exception {
+        Ground ground = new Ground();
+        Session session = new Session(ground, new Settings(FakeGround.untouched()), "test");
+        session.look(true);
+        session.network(lab());
+        ground.until(Session.State.RUNNING);
+        Process transfer = curl("--limit-rate", "500k", "-o", "/dev/null", "-w", "%{size_download}", "http://v4.lab.example/bytes/2000000");
+        board(session, ground, "connections", "198.19.0.2:80");
+        NetworkState other = lab();
+        other.transport = "cellular";
+        other.dns = Arrays.asList(InetAddress.getByName("198.51.100.53"), InetAddress.getByName("192.0.2.53"));
+        int first = tun;
+        tun = make("phone1");
+        ground.next = tun;
+        session.network(other);
+        assertTrue(ground.built.toString(), ground.built.containsAll(Arrays.asList("dns 198.51.100.53", "dns 192.0.2.53")));
+        assertEquals(Arrays.asList(first), ground.closed);
+        Linux.close(first);
+        Ended page = new Ended(curl("http://v4.lab.example/"));
+        assertEquals(page.out, 0, page.code);
+        Ended ended = new Ended(transfer);
+        assertEquals(ended.out, 0, ended.code);
+        assertEquals("2000000", ended.out);
+        assertEquals("one engine", 1, ground.processes.size());
+        ground.closed.clear();
         over(session, ground);
     }
 

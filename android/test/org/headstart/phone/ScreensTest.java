@@ -19,6 +19,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.util.ArrayList;
 import java.util.List;
+import org.json.JSONObject;
 import org.junit.Test;
 import org.junit.runner.RunWith;
 import org.robolectric.Robolectric;
@@ -81,27 +82,188 @@ public class ScreensTest {
         assertTrue(name + " is empty", differs);
     }
 
+    /** What the service of these tests stands on. */
+    private static final FakeGround GROUND = new FakeGround();
+
+    /** The service with engines and interfaces of the test. */
+    public static class Service extends HeadstartVpnService {
+        @Override
+        public TunBuilder builder() {
+            return GROUND.builder();
+        }
+
+        @Override
+        public Launcher launcher() {
+            return GROUND;
+        }
+
+        @Override
+        public void close(int descriptor) {}
+
+        @Override
+        public void below(android.net.Network network) {}
+    }
+
+    private final org.robolectric.android.controller.ServiceController<Service> service =
+            Robolectric.buildService(Service.class);
+    private FakeChannel engine;
+
+    /** Waits until something has happened on another thread. */
+    private interface Until {
+        boolean is() throws Exception;
+    }
+
+    private static void until(Until wanted) throws Exception {
+        for (int n = 0; !wanted.is(); n++) {
+            assertTrue("it never happens", n < FakeChannel.WAIT * 100);
+            Thread.sleep(10);
+            org.robolectric.shadows.ShadowLooper.idleMainLooper();
+        }
+    }
+
+    /** A session that runs, with the statistics of the schema's example. */
+    private void run() throws Exception {
+        service.create().startCommand(0, 1);
+        final Session session = service.get().session();
+        service.get().network(FakeGround.network("wifi", true, true));
+        engine = GROUND.engine();
+        engine.tell(new JSONObject("{'kind': 'hello', 'version': 1, 'engine': 'fake'}"), -1);
+        engine.tell(new JSONObject("{'kind': 'started'}"), -1);
+        for (JSONObject example : new Schema().examples("to_app")) {
+            if (example.getString("kind").equals("statistics")) {
+                engine.tell(example, -1);
+            }
+        }
+        until(new Until() {
+            @Override
+            public boolean is() {
+                return session.state() == Session.State.RUNNING && session.statistics() != null;
+            }
+        });
+        assertTrue(session.capture(7));
+    }
+
+    /** What the engine is told next of this kind. */
+    private void told(String kind) throws Exception {
+        while (!engine.next().getString("kind").equals(kind)) {
+            continue;
+        }
+    }
+
+    /** Draws each screen with a session; these texts are on it, and nothing is cut off. */
+    private void everyScreen(String mode) throws Exception {
+        run();
+        Activity now = show(NowActivity.class);
+        has(now, mode, "On, over Wi-Fi", "org.example.mail", "connect 31 ms, round trip 30 ms, 1 of 3 connections raced",
+                "packets of apps: 410", "statistics for this screen: 60");
+        told("export");
+        final Activity app = show(AppActivity.class);
+        told("export");
+        String lines = "{'event': 'lookup', 'app': 'org.example.mail', 'name': 'mail.example.org', 'took_ms': 21.4}\n"
+                + "{'event': 'connection', 'app': 'org.example.mail', 'peer': '198.51.100.7:993', 'accelerated': null,"
+                + " 'connect_ms': 44, 'up_bytes': 700, 'down_bytes': 5100}\n";
+        File file = new File(Export.folder(RuntimeEnvironment.getApplication()), "app.jsonl");
+        Files.write(file.toPath(), lines.getBytes(StandardCharsets.UTF_8));
+        engine.tell(new JSONObject("{'kind': 'exported', 'what': 'lines', 'lines': 2}"), -1);
+        until(new Until() {
+            @Override
+            public boolean is() {
+                return text(app).contains("mail.example.org");
+            }
+        });
+        has(app, mode, "198.51.100.1:443, raced to [2001:db8::1]:443", "connect unknown, 600 bytes up, 9000 down",
+                "lookup of mail.example.org: 21 ms", "198.51.100.7:993", "connect 44 ms, 700 bytes up, 5100 down");
+        has(show(ExportActivity.class), mode, "Share measurements", "End the capture");
+        has(measured(), mode, "5 of 5 connected", "power saving off");
+        has(show(SettingsActivity.class), mode, "IPv4 and IPv6", "All apps");
+        has(show(AboutActivity.class), mode, "never run on a device");
+        service.destroy();
+    }
+
+    private static void has(Activity screen, String mode, String... texts) throws Exception {
+        draw(screen, screen.getClass().getSimpleName() + "-" + mode);
+        for (String text : texts) {
+            assertTrue(text + " is not in " + text(screen), text(screen).contains(text));
+        }
+        List<View> views = new ArrayList<View>();
+        texts(screen.findViewById(R.id.rows), views);
+        for (View view : views) {
+            if (view instanceof TextView && ((TextView) view).getLayout() != null) {
+                TextView text = (TextView) view;
+                int room = text.getHeight() - text.getCompoundPaddingTop() - text.getCompoundPaddingBottom();
+                String what = text.getText() + " is cut off in " + mode;
+                assertTrue(what, text.getLayout().getHeight() <= room || text instanceof android.widget.EditText);
+                assertEquals(what, 0, text.getLayout().getEllipsisCount(text.getLayout().getLineCount() - 1));
+                assertTrue(what, text.getWidth() <= screen.getWindow().getDecorView().getWidth());
+            }
+        }
+    }
+
+    /** The screen that has measured to a server of the test. */
+    private static Activity measured() throws Exception {
+        final Activity screen = show(TestActivity.class);
+        try (java.net.ServerSocket server = new java.net.ServerSocket(0, 50, java.net.InetAddress.getLoopbackAddress())) {
+            List<View> views = new ArrayList<View>();
+            texts(screen.findViewById(R.id.rows), views);
+            for (View view : views) {
+                if (view instanceof android.widget.EditText) {
+                    ((TextView) view).setText("127.0.0.1:" + server.getLocalPort());
+                }
+            }
+            for (View view : views) {
+                if (view instanceof Button) {
+                    view.performClick();
+                }
+            }
+            until(new Until() {
+                @Override
+                public boolean is() {
+                    return text(screen).contains("connected");
+                }
+            });
+        }
+        return screen;
+    }
+
     @Test
     public void everyScreenIsShownInTheLight() throws Exception {
-        for (Class<?> screen : ALL) {
-            draw(show(screen), screen.getSimpleName() + "-light");
-        }
+        everyScreen("light");
     }
 
     @Test
     @Config(qualifiers = "+night")
     public void everyScreenIsShownInTheDark() throws Exception {
-        for (Class<?> screen : ALL) {
-            draw(show(screen), screen.getSimpleName() + "-dark");
-        }
+        everyScreen("dark");
     }
 
     @Test
     @Config(fontScale = 2.0f)
     public void everyScreenIsShownInLargeLetters() throws Exception {
-        for (Class<?> screen : ALL) {
-            draw(show(screen), screen.getSimpleName() + "-large");
-        }
+        everyScreen("large");
+    }
+
+    @Test
+    public void theStateOfThePhoneBesideAResultIsThatOfTheMeasurement() throws Exception {
+        TestActivity screen = (TestActivity) measured();
+        android.os.PowerManager power =
+                (android.os.PowerManager) screen.getSystemService(android.content.Context.POWER_SERVICE);
+        org.robolectric.Shadows.shadowOf(power).setIsPowerSaveMode(true);
+        screen.show();
+        assertTrue(text(screen), text(screen).contains("power saving off"));
+    }
+
+    @Test
+    public void settingsThatWereChangedApplyWhenTheScreenIsLeft() throws Exception {
+        run();
+        org.robolectric.android.controller.ActivityController<SettingsActivity> screen =
+                Robolectric.buildActivity(SettingsActivity.class).setup();
+        screen.pause();
+        assertTrue("nothing was changed", GROUND.engines.isEmpty());
+        screen.resume();
+        new Settings(RuntimeEnvironment.getApplication()).families(Settings.IPV4);
+        screen.pause();
+        GROUND.engine();
+        service.destroy();
     }
 
     private static void touchable(View view, List<View> into) {
@@ -134,8 +296,8 @@ public class ScreensTest {
             String size = view + " is " + view.getWidth() / dp + " x " + view.getHeight() / dp + " dp";
             assertTrue(size, view.getWidth() >= Screen.TOUCHED * dp && view.getHeight() >= Screen.TOUCHED * dp);
         }
-        // Start, the host and its button, three switches, a race, three choices and an app.
-        assertTrue(views.toString(), views.size() >= 11);
+        // Start, the host and its button, three switches, a race, six choices and an app.
+        assertTrue(views.toString(), views.size() >= 14);
     }
 
     @Test

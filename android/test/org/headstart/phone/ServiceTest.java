@@ -183,6 +183,21 @@ public class ServiceTest {
     }
 
     @Test
+    public void afterAnUpdateOfTheAppItGoesOnIfItWasOn() {
+        Intent replaced = new Intent(Intent.ACTION_MY_PACKAGE_REPLACED);
+        ShadowVpnService.setPrepareResult(null);
+        new BootReceiver().onReceive(context, replaced);
+        assertNull("it was never on", shadowOf(context).getNextStartedService());
+        controller.get().onStartCommand(null, 0, 1);
+        controller.get().onDestroy();
+        new BootReceiver().onReceive(context, replaced);
+        assertNotNull("its owner had it on", shadowOf(context).getNextStartedService());
+        controller.get().onStartCommand(new Intent(HeadstartVpnService.STOP), 0, 2);
+        new BootReceiver().onReceive(context, replaced);
+        assertNull("its owner stopped it", shadowOf(context).getNextStartedService());
+    }
+
+    @Test
     public void namesOfAppsAreThePackageManagers() {
         shadowOf(context.getPackageManager()).setNameForUid(10123, "org.example.shared:10123");
         Owners owners = new Owners(context);

@@ -17,15 +17,16 @@ def ip(*words):
     subprocess.run(["ip", *words], check=True)
 
 
-def interface():
-    """The interface, and routes that lead everything into it but what is marked."""
+def interface(name="phone0"):
+    """The interface, and routes that lead everything into it but what is marked. A second one takes the place of the first."""
     tun = os.open("/dev/net/tun", os.O_RDWR)
-    fcntl.ioctl(tun, TUNSETIFF, struct.pack("16sH22x", b"phone0", IFF_TUN | IFF_NO_PI))
-    ip("link", "set", "phone0", "mtu", "1500", "up")
+    fcntl.ioctl(tun, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TUN | IFF_NO_PI))
+    ip("link", "set", name, "mtu", "1500", "up")
     for version, address in [("-4", "10.77.0.1/32"), ("-6", "2001:db8:6865:6164::1/128")]:
-        ip(version, "addr", "add", address, "dev", "phone0", *(["nodad"] if version == "-6" else []))
-        ip(version, "route", "add", "default", "dev", "phone0", "table", "77", "src", address.split("/")[0])
-        ip(version, "rule", "add", "not", "fwmark", hex(OURS), "lookup", "77")
+        ip(version, "addr", "add", address, "dev", name, *(["nodad"] if version == "-6" else []))
+        ip(version, "route", "replace", "default", "dev", name, "table", "77", "src", address.split("/")[0])
+        if name == "phone0":
+            ip(version, "rule", "add", "not", "fwmark", hex(OURS), "lookup", "77")
     return tun
 
 
@@ -268,6 +269,18 @@ def accelerated(tun):
     return {"bare": bare, "ours": ours, "line": line, "other": other.ended(), "lines": engine.lines(), **engine.stop()}
 
 
+def captive(tun):
+    """A network that asks for a login, and then no longer: nothing is raced before."""
+    engine = Engine(tun, owner_ms=WAIT * 1000)
+    patient = ["--happy-eyeballs-timeout-ms", "60000", SILENT]
+    engine.say({"kind": "network", "network": engine.network(captive=True, validated=False)})
+    before = curl(10001, "org.example.a", "-m", "2", *patient).ended()
+    plain = curl(10001, "org.example.a", "http://v4.lab.example/").ended()
+    engine.say({"kind": "network", "network": engine.network()})
+    after = curl(10001, "org.example.a", *patient).ended()
+    return {"before": before, "plain": plain, "after": after, **engine.stop()}
+
+
 def unanswered(tun):
     """An app that never says whose a flow is: everything works, nothing is raced, and measurements come all the same."""
     engine = Engine(tun, silent=True)
@@ -328,7 +341,28 @@ def changed(tun):
     return {"cut": cut, "staying": staying.ended(), "after": after, "lines": engine.lines(), **engine.stop()}
 
 
+def replaced(tun):
+    """Another interface under a transfer: it goes on over that one, and the first is no more."""
+    engine = Engine(tun)
+    staying = App(10001, "org.example.a", sys.executable, "-c", TRANSFER, "v4.lab.example")
+    engine.say({"kind": "subscribe", "on": True})
+    flows = lambda one: [flow for flow in one["board"]["connections"] if flow["transport"] == "tcp" and flow["down_bytes"] > 0]
+    engine.wait("statistics", fits=lambda one: len(flows(one)) == 1)
+    other = interface("phone1")
+    engine.say({"kind": "interface"}, other)
+    engine.say({"kind": "interface"})
+    engine.wait("error")
+    # The engine lets go of it, too: with the last descriptor it goes.
+    os.close(tun)
+    gone = not os.path.exists("/sys/class/net/phone0")
+    after = curl(10001, "org.example.a", "http://www.lab.example/").ended()
+    errors = [(one["name"], one["of"]) for one in engine.of("error")]
+    return {"staying": staying.ended(), "after": after, "gone": gone, "errors": errors, "lines": engine.lines(), **engine.stop()}
+
+
 FLOWS, AT_A_TIME = 5000, 50
+# Longer than any timer that is left without traffic would wait.
+IDLE = 15
 
 
 def day(tun):
@@ -349,18 +383,19 @@ def day(tun):
     status = lambda name: next(
         int(line.split()[1]) for line in open("/proc/%d/status" % engine.process.pid) if line.startswith(name + ":"))
     peak = status("VmHWM")
-    # The least of many times: a slow machine may take a while to come to rest.
-    least = None
-    for _ in range(20):
+    # Timers of connections that have just ended are still due: until a second passes without one, on a slow machine a while.
+    for _ in range(WAIT):
         before = status("voluntary_ctxt_switches")
-        time.sleep(2)
-        slept = status("voluntary_ctxt_switches") - before
-        least = slept if least is None else min(least, slept)
-        if least == 0:
+        time.sleep(1)
+        if status("voluntary_ctxt_switches") == before:
             break
+    # From then on nothing may wake it, not even once.
+    before = status("voluntary_ctxt_switches")
+    time.sleep(IDLE)
+    idle = status("voluntary_ctxt_switches") - before
     connections = [line for line in engine.lines() if line["event"] == "connection"]
     whole = [line for line in connections if line["end"] == "finished" and line["down_bytes"] > 2000]
-    return {"peak_kb": peak, "idle": least, "connections": len(connections), "whole": len(whole), **engine.stop()}
+    return {"peak_kb": peak, "idle": idle, "connections": len(connections), "whole": len(whole), **engine.stop()}
 
 
 # An echo as apps send it: icmp(7) numbers it and adds the sum.

@@ -47,3 +47,15 @@ fn only_one_regular_file_is_written_to() {
     assert!([writer.into(), socket.into(), device.into()].into_iter().all(|one| regular(vec![one]).is_none()));
     drop((reader, peer));
 }
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn an_engine_sleeps_at_once_where_nothing_is_to_be_done() {
+    let Ok(namespace) = crate::sys::netns::NetNs::create() else {
+        println!("skipped: no network namespace may be made");
+        return;
+    };
+    let tun = namespace.run(|| Tun::create("phone0", 0)).unwrap().unwrap();
+    let mut worker = forwarder(tun, LAST_WORDS, None, Clock::new(), Box::new(|_| ())).unwrap();
+    assert!(Running::new(&mut worker, None, LAST_WORDS).ears().lookout.is_none(), "it would poll for a moment");
+}

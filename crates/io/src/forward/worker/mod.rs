@@ -375,6 +375,17 @@ impl Worker {
         self.leave(Exit { protector: Some(Rc::new(protector)), ..(*self.exit).clone() });
     }
 
+    /// Forwards from this interface from now on. Connections stay: packets of programs now come over it.
+    pub(crate) fn forward_from(&mut self, tun: Tun) -> Result<(), WorkerError> {
+        // One that sleeps on purpose between its reads listens to none.
+        if self.programs.until().is_none() {
+            self.poll.add(&tun, TUN, Interest::Read).map_err(failed("listening to the TUN interface"))?;
+            self.poll.remove(&self.tun);
+        }
+        self.tun = tun;
+        Ok(())
+    }
+
     /// Has something else listened to, as [`FRONT`].
     pub(crate) fn listen(&self, source: impl AsFd) -> io::Result<()> {
         self.poll.add(source, FRONT, Interest::Read)
