@@ -307,7 +307,8 @@ inside!(a_run_becomes_a_trace_and_an_archive_that_other_tools_open, || {
 inside!(a_run_is_handed_to_a_collector_of_traces_as_spans, || {
     let Some(curl) = found("curl", "curl") else { return };
     let lab = Lab::new();
-    let collector = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let bound = lab.network.on_client(|| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let collector = bound.unwrap();
     let url = format!("http://{}/v1/traces", collector.local_addr().unwrap());
     let taken = std::thread::spawn(move || {
         let mut stream = BufReader::new(collector.accept().unwrap().0);
