@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 /// A server that has not answered after this long has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Where to: an http or https URL. Whoever knows the path of a webhook may write there, so messages name its host alone.
+/// Where to: an http or https URL. The path of a webhook is often a secret, so messages name only its host.
 #[derive(Clone, Debug)]
 pub struct Target {
     uri: Uri,

@@ -73,7 +73,7 @@ impl Opened {
 }
 
 /// Waits for the head of an answer, `head`, while no more has come than the `window` that may lie behind a lost packet of it, twice over for
-/// what was sent again. h3 keeps a frame until it is whole, however long the server says that it will be.
+/// retransmissions. h3 keeps a frame until it is whole, however long the server says that it will be.
 async fn before_too_much<T>(
     connection: &quinn::Connection,
     window: u64,

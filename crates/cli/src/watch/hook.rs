@@ -38,7 +38,7 @@ impl Hook {
         while let Some(news) = self.waiting.front() {
             if let Err(why) = post(&self.to, "application/json", news.clone()) {
                 if !self.said {
-                    crate::complain!("headstart: --webhook: {why:#}; it will be sent again");
+                    crate::complain!("headstart: --webhook: {why:#}; it is retried after the next check");
                 }
                 self.said = true;
                 return;

@@ -29,7 +29,7 @@ pub struct Args {
     /// Also show desktop notifications (`notify-send`).
     #[arg(long)]
     notify: bool,
-    /// Also post each change, as the JSON object of --json, to this http or https URL. What could not be delivered is sent again later.
+    /// Also post each change, as the JSON object of --json, to this http or https URL. What could not be delivered is retried.
     #[arg(long, value_name = "URL")]
     webhook: Option<Target>,
     #[command(flatten)]
