@@ -95,7 +95,7 @@ impl Progress {
     }
 }
 
-/// What became of the path since the last look.
+/// How the path changed since the last look.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
     /// All that was sent has been acknowledged.
