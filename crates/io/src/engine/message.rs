@@ -98,7 +98,8 @@ impl ToEngine {
 }
 
 /// The kinds of [`ToEngine`].
-const KINDS: [&str; 10] = ["hello", "start", "interface", "network", "device", "owner", "protected", "subscribe", "export", "stop"];
+const KINDS: [&str; 10] =
+    ["hello", "start", "interface", "network", "device", "owner", "protected", "subscribe", "export", "stop"];
 
 fn yes() -> bool {
     true
