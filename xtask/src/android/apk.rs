@@ -1,7 +1,7 @@
 //! The package: resources by aapt, classes by javac and dx, engines as libraries, the same bytes each time; then aligned and signed.
 
 use super::engine::Engine;
-use super::{Places, below, failed, jar, step};
+use super::{Places, below, failed, jar, report, step};
 use crate::Failure;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,7 @@ pub fn make(places: &Places, engines: &[Engine]) -> Result<PathBuf, Failure> {
         return Err(Failure::Failed(format!("{} and {} differ", one.display(), other.display())));
     }
     println!("xtask: the same bytes twice before signing");
+    report::size(places, "package before signing, twice the same bytes", &one)?;
     let key = places.made.join("throw-away.p12");
     let text = |path: &Path| path.display().to_string();
     if !key.exists() {
@@ -32,8 +33,11 @@ pub fn make(places: &Places, engines: &[Engine]) -> Result<PathBuf, Failure> {
     let password = format!("pass:{PASSWORD}");
     let words = ["sign", "--ks", &text(&key), "--ks-pass", &password, "--v1-signing-enabled", "false"];
     step("apksigner", &[&words[..], &["--out", &text(&signed), &text(&one)]].concat()).run()?;
-    step("apksigner", &["verify", "--verbose", &text(&signed)]).run()?;
-    step("aapt", &["dump", "badging", &text(&signed)]).run()?;
+    report::size(places, "package, signed", &signed)?;
+    let verify = step("apksigner", &["verify", "--verbose", &text(&signed)]);
+    report::run(places, "apksigner verify", &verify, |line| line.contains("scheme") || line.starts_with("Verifies"))?;
+    report::run(places, "aapt dump badging", &step("aapt", &["dump", "badging", &text(&signed)]), |_| true)?;
+    report::run(places, "aapt list", &step("aapt", &["list", &text(&signed)]), |_| true)?;
     Ok(signed)
 }
 

@@ -1,12 +1,13 @@
 //! `cargo xtask android`: the app of `android/` and its engines, from Debian's packages and Maven Central alone: no SDK, no NDK.
 //!
 //! Engines are static programs of `headstart-io` ([`engine`]); the package is made by aapt, dx, zipalign and apksigner ([`apk`]), twice, and must be the
-//! same bytes before it is signed, by a key that is made for it and good for nothing else; then the tests of the app run ([`tests`]). Nothing
-//! of it has run on a phone.
+//! same bytes before it is signed, by a key that is made for it and good for nothing else; then the tests of the app run ([`tests`]). What was
+//! seen is written down ([`report`]). Nothing of it has run on a phone.
 
 mod apk;
 mod bionic;
 mod engine;
+mod report;
 mod tests;
 
 use crate::Failure;
@@ -75,12 +76,17 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     if has("--bionic") {
         return bionic::check(&places);
     }
+    report::begin(&places)?;
     let engines = engine::build(&places, how)?;
+    for engine in &engines {
+        report::size(&places, &format!("engine for {} ({})", engine.abi, how.profile), &engine.program)?;
+    }
     jars(&places)?;
-    let made = apk::make(&places, &engines)?;
-    println!("xtask: {} is {} bytes", made.display(), made.metadata().map_or(0, |meta| meta.len()));
+    apk::make(&places, &engines)?;
     tests::unit(&places)?;
-    engines.iter().try_for_each(|engine| tests::in_the_lab(&places, engine))
+    let ended = engines.iter().try_for_each(|engine| tests::in_the_lab(&places, engine));
+    println!("xtask: {}", places.made.join("report.md").display());
+    ended
 }
 
 /// The app's tests that need no engine, for `cargo xtask test`; skipped where a tool is missing.

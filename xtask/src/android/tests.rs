@@ -1,14 +1,14 @@
 //! The tests of the app on the build machine: JUnit with Robolectric, and the service's session against the real engine, behind an emulated link.
 
 use super::engine::Engine;
-use super::{Places, below, failed, jar, step};
+use super::{Places, below, failed, jar, report, step};
 use crate::Failure;
 use crate::step::Step;
 use std::fs;
 use std::path::Path;
 
-/// The class whose tests want the lab around them.
-const IN_THE_LAB: &str = "org.headstart.phone.RealEngineTest";
+/// The classes whose tests want the lab around them, each its own.
+const IN_THE_LAB: [&str; 2] = ["org.headstart.phone.RealEngineTest", "org.headstart.phone.RealServiceTest"];
 /// The jar that Robolectric runs as Android, in a folder of its own where it looks for it.
 const ANDROID: &str = "android-all-instrumented";
 const OFFLINE: &str = "android";
@@ -16,7 +16,7 @@ const OFFLINE: &str = "android";
 /// Compiles the tests, and runs those that need no engine.
 pub fn unit(places: &Places) -> Result<(), Failure> {
     let named = compile(places)?;
-    let words: Vec<&str> = named.iter().map(String::as_str).filter(|name| *name != IN_THE_LAB).collect();
+    let words: Vec<&str> = named.iter().map(String::as_str).filter(|name| !IN_THE_LAB.contains(name)).collect();
     Java { places, engine: None }.run(&[], &words)
 }
 
@@ -26,7 +26,7 @@ pub fn in_the_lab(places: &Places, engine: &Engine) -> Result<(), Failure> {
     Step::cargo(&["build", "-p", "headstart", "--bins"]).run()?;
     let lab = places.root.join("target/debug/headstart-lab").display().to_string();
     let before = [&lab, "lab", "shell", "--link", "rate=100mbit,delay=5ms", "--"];
-    Java { places, engine: Some(engine) }.run(&before, &[IN_THE_LAB])
+    IN_THE_LAB.iter().try_for_each(|class| Java { places, engine: Some(engine) }.run(&before, &[class]))
 }
 
 /// The jars that the app and its tests are run with.
@@ -86,7 +86,12 @@ impl Java<'_> {
         let path = path(self.places);
         words.extend(["-cp", &path, "org.junit.runner.JUnitCore"]);
         words.extend(tests);
-        step(words[0], &words[1..]).run()
+        let how = self.engine.map_or("without an engine".to_owned(), |engine| {
+            format!("with the engine for {}{}", engine.abi, if engine.runner.is_empty() { "" } else { " under qemu" })
+        });
+        let names: Vec<_> = tests.iter().map(|name| name.rsplit('.').next().unwrap_or(name)).collect();
+        let title = format!("{}, {how}", names.join(", "));
+        report::run(self.places, &title, &step(words[0], &words[1..]), report::is_result)
     }
 }
 

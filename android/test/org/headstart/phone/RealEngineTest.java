@@ -67,7 +67,7 @@ public class RealEngineTest {
     }
 
     /** How a program ended. */
-    private static final class Ended {
+    static final class Ended {
         final String out;
         final int code;
 
@@ -83,14 +83,14 @@ public class RealEngineTest {
         }
     }
 
-    private static Process curl(String... words) throws IOException {
+    static Process curl(String... words) throws IOException {
         List<String> all = new ArrayList<String>(Arrays.asList("curl", "-sS", "-m", String.valueOf(WAIT)));
         all.addAll(Arrays.asList(words));
         return new ProcessBuilder(all).redirectErrorStream(true).start();
     }
 
     /** The ground with real engines and the real interface, where each flow is the one app's. */
-    private static final class Ground extends FakeGround {
+    static final class Ground extends FakeGround {
         final BlockingQueue<Process> processes = new LinkedBlockingQueue<Process>();
         final List<InetSocketAddress> asked = Collections.synchronizedList(new ArrayList<InetSocketAddress>());
         final List<Process> all = Collections.synchronizedList(new ArrayList<Process>());
@@ -178,7 +178,7 @@ public class RealEngineTest {
         }
     }
 
-    private static NetworkState lab() throws Exception {
+    static NetworkState lab() throws Exception {
         NetworkState state = FakeGround.network("wifi", true, true);
         state.id = "lab";
         state.validated = true;
@@ -194,7 +194,7 @@ public class RealEngineTest {
     }
 
     /** The lines of this name in statistics, as soon as there is such a text among them. */
-    private static JSONArray board(Session session, Ground ground, String name, String text) throws Exception {
+    static JSONArray board(Session session, Ground ground, String name, String text) throws Exception {
         for (int n = 0; n < 2 * WAIT; n++) {
             JSONObject told = session.statistics();
             JSONArray lines = told == null ? new JSONArray() : told.getJSONObject("board").getJSONArray(name);
@@ -206,7 +206,7 @@ public class RealEngineTest {
         throw new IllegalStateException("no " + text + " among " + name + ": " + session.statistics());
     }
 
-    private static List<JSONObject> lines(Session session) throws Exception {
+    static List<JSONObject> lines(Session session) throws Exception {
         final BlockingQueue<String> said = new LinkedBlockingQueue<String>();
         File file = File.createTempFile("lines", ".jsonl");
         Session.Answer answer = new Session.Answer() {
@@ -235,7 +235,7 @@ public class RealEngineTest {
         throw new IOException(file + " is not open");
     }
 
-    private static JSONObject until(Session session, String event, String field, String value) throws Exception {
+    static JSONObject until(Session session, String event, String field, String value) throws Exception {
         for (int n = 0; n < WAIT * 10; n++) {
             for (JSONObject line : lines(session)) {
                 if (line.optString("event").equals(event) && line.optString(field).equals(value)) {
@@ -302,6 +302,32 @@ public class RealEngineTest {
         Ended page = new Ended(curl("http://v4.lab.example/"));
         assertEquals(page.out, 0, page.code);
         assertTrue(ground.engineProcess().isAlive());
+        over(session, ground);
+    }
+
+    @Test
+    public void onANetworkWithIpv6OnlyThatIsForwardedAndIpv4GoesAsBefore() throws Exception {
+        Ground ground = new Ground();
+        Session session = new Session(ground, new Settings(FakeGround.untouched()), "test");
+        NetworkState state = lab();
+        state.v4 = false;
+        // What allowFamily() does on a phone.
+        run("ip", "-4", "rule", "del", "not", "fwmark", "0x77", "lookup", "77");
+        try {
+            session.network(state);
+            ground.until(Session.State.RUNNING);
+            assertTrue(ground.built.toString(), ground.built.contains("allow IPv4"));
+            assertFalse(ground.built.toString(), ground.built.toString().contains("address 10."));
+            Ended page = new Ended(curl("http://v6.lab.example/bytes/200000", "-o", "/dev/null", "-w", "%{size_download}"));
+            assertEquals(page.out, "200000", page.out);
+            Ended other = new Ended(curl("http://v4.lab.example/"));
+            assertEquals(other.out, 0, other.code);
+            JSONObject line = until(session, "connection", "app", "org.example.mail");
+            assertTrue(line.toString(), line.getString("peer").startsWith("[") && line.getString("local").contains("2001:db8:6865"));
+            assertFalse("IPv4 passes it by", lines(session).toString().contains("198.19.0.2"));
+        } finally {
+            run("ip", "-4", "rule", "add", "not", "fwmark", "0x77", "lookup", "77");
+        }
         over(session, ground);
     }
 
