@@ -33,13 +33,19 @@ impl Node {
 
     /// Kills all that runs on it, at once as far as anybody sees: its addresses stay, and nothing answers there any more.
     pub fn kill_all(&self) {
+        // What has ended and is not waited for is nothing to kill: the first process of a node waits for none.
+        let has_ended = |pid: i32| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with(['Z', 'X']))
+        };
         let space = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
         let mine = space(self.pid).expect("its holder runs");
         assert_ne!(fs::read_link("/proc/self/ns/pid").unwrap(), mine, "its processes are its own");
         loop {
             let all = fs::read_dir("/proc").unwrap().flatten();
             let all = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-            let left: Vec<i32> = all.filter(|pid| *pid != self.pid && space(*pid).as_ref() == Some(&mine)).collect();
+            let is_left = |pid: &i32| *pid != self.pid && space(*pid).as_ref() == Some(&mine) && !has_ended(*pid);
+            let left: Vec<i32> = all.filter(is_left).collect();
             if left.is_empty() {
                 return;
             }

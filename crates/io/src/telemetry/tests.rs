@@ -58,6 +58,49 @@ fn every_event_is_kept_once_whoever_adds_it_and_batches_become_whole() {
     assert!(telemetry.batches().unwrap().len() > 1, "one is whole");
 }
 
+/// The folder of a writer that is a process of its own.
+const WRITER: &str = "HEADSTART_TEST_TELEMETRY_WRITER";
+
+/// Writes events until it is killed, and says each that is kept; nothing unless it is started by the test below.
+#[test]
+fn writer() {
+    let Some(folder) = std::env::var_os(WRITER) else { return };
+    let mut telemetry = Telemetry::open(&settings(Path::new(&folder))).unwrap();
+    loop {
+        telemetry.run("app", &tally());
+        println!("kept");
+    }
+}
+
+#[test]
+fn of_a_writer_that_is_killed_in_mid_stream_every_event_that_it_has_kept_is_there_once() {
+    use std::io::{BufRead as _, BufReader};
+    let folder = tempfile::tempdir().unwrap();
+    for round in 1..=3usize {
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["telemetry::tests::writer", "--exact", "--nocapture"]).env(WRITER, folder.path());
+        let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        // More than a batch in all rounds: it may be killed while one becomes whole.
+        let mut kept = said.by_ref().filter(|line| line.ends_with("kept")).take(400 + 7 * round).count();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        kept += said.filter(|line| line.ends_with("kept")).count();
+        let telemetry = Telemetry::open(&settings(folder.path())).unwrap();
+        let text: String = telemetry.batches().unwrap().iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+        let (whole, cut): (Vec<&str>, Vec<&str>) =
+            text.lines().partition(|line| serde_json::from_str::<Value>(line).is_ok());
+        let events = whole.iter().map(|line| serde_json::from_str::<Value>(line).unwrap()["id"].to_string());
+        let ids: BTreeSet<String> = events.collect();
+        assert_eq!(ids.len(), whole.len(), "none is there twice");
+        // One may have been kept and not said any more, and one cut, in each round.
+        let before = fs::read_to_string(folder.path().join("before")).map_or(0, |n| n.parse::<usize>().unwrap());
+        assert!((before + kept..=before + kept + 1).contains(&ids.len()), "{before} and {kept}, not {}", ids.len());
+        assert!(cut.len() <= round, "{cut:?}");
+        fs::write(folder.path().join("before"), ids.len().to_string()).unwrap();
+    }
+}
+
 #[test]
 fn a_line_that_a_killed_process_left_without_an_end_costs_no_other() {
     let folder = tempfile::tempdir().unwrap();
