@@ -34,6 +34,8 @@ const MOST_SENDING: u64 = 16 * 1024 * 1024;
 const LARGE: u64 = 128 * 1024;
 /// What a connection sends in [`STALLED`] at most if nothing but probes and signs of life gets through.
 const PROBES: u64 = 16 * 1024;
+/// How often is looked whether anything is on its way.
+const GLANCE: Duration = Duration::from_secs(1);
 /// How long an idle connection has to close itself on shutdown.
 const LINGER: Duration = Duration::from_millis(500);
 
@@ -326,12 +328,17 @@ impl Asked {
         let mut silent = Duration::ZERO;
         while silent < STALLED {
             let sent = self.opened.stats().udp_tx.bytes;
-            if let Ok(done) = tokio::time::timeout(LOOK, work.as_mut()).await {
-                return done.map_err(|_| Code::H3_REQUEST_CANCELLED);
+            let mut is_empty = false;
+            for _ in 0..LOOK.as_secs() {
+                if let Ok(done) = tokio::time::timeout(GLANCE, work.as_mut()).await {
+                    return done.map_err(|_| Code::H3_REQUEST_CANCELLED);
+                }
+                // When nothing is on its way, it is not others that this waits for.
+                is_empty |= self.told.watch.flight() == Some(0);
             }
             let moved = self.opened.stats().udp_tx.bytes - sent;
             let probes = PROBES * LOOK.as_secs() / STALLED.as_secs();
-            let path = Path { is_empty: self.told.watch.flight() == Some(0), moved: moved.saturating_sub(probes) };
+            let path = Path { is_empty, moved: moved.saturating_sub(probes) };
             // A slow path, and room for this when what is before it has got through.
             if !path.is_busy(self.place.answers() as u64, LOOK) {
                 silent += LOOK;

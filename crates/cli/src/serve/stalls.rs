@@ -95,7 +95,7 @@ impl Progress {
     }
 }
 
-/// How the path changed since the last look.
+/// What the path has carried since the last look.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
     /// All that was sent has been acknowledged.
