@@ -4,7 +4,7 @@
 use crate::attack::Attack;
 use crate::loops::forwarder;
 use crate::scene::{PEERS, Scene, inside, run, send, until};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::process::Signal;
 use std::io::Read as _;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -68,7 +68,7 @@ inside!(a_daemon_is_asked_beside_a_thousand_clients_that_say_nothing, || {
     let address = SocketAddrUnix::new(sockets.into_iter().find(is_one).expect("the daemon has a socket")).unwrap();
     let (mut silent, mut most, mut refused) = (Vec::new(), 0, 0);
     for n in 0..1000 {
-        let client = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        let client = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
         connect(&client, &address).unwrap();
         silent.push(client);
         most = most.max(files());

@@ -312,8 +312,8 @@ fn many_flows(target: &Target) -> io::Result<String> {
 }
 
 fn dscp_tcp(target: &Target) -> io::Result<String> {
-    use rustix::net::{AddressFamily, SocketType, ipproto, socket};
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, Some(ipproto::TCP))?;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, Some(ipproto::TCP))?;
     sockopt::set_ip_tos(&socket, EF)?;
     rustix::net::connect(&socket, &target.tcp)?;
     let mut stream = TcpStream::from(socket);
