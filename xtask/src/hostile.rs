@@ -143,7 +143,7 @@ fn json(rows: &[Row], missing: &[String], holds: bool) -> String {
     let text = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
     let row = |row: &Row| {
         let Row { attack, listener, bounded, bound, seen, holds } = row;
-        let [attack, listener, bounded, before] = [attack, listener, bounded, before(attack)].map(|word| text(word));
+        let [attack, listener, bounded, before] = [attack, listener, bounded, before(attack)].map(text);
         format!(
             "{{\"attack\":{attack},\"listener\":{listener},\"bounded\":{bounded},\"bound\":{bound},\"seen\":{seen},\"holds\":{holds},\"before\":{before}}}"
         )

@@ -93,9 +93,13 @@ async fn exchange(
     Ok(status)
 }
 
-/// A server for tests: it answers with these status codes, one a request, and gives the requests, head and body.
+/// A request as a server of tests took it: head and body.
 #[cfg(test)]
-pub fn server(statuses: &'static [u16]) -> (std::net::SocketAddr, std::thread::JoinHandle<Vec<(String, Vec<u8>)>>) {
+pub type Taken = (String, Vec<u8>);
+
+/// A server for tests: it answers with these status codes, one a request, and gives the requests.
+#[cfg(test)]
+pub fn server(statuses: &'static [u16]) -> (std::net::SocketAddr, std::thread::JoinHandle<Vec<Taken>>) {
     use std::io::{BufRead as _, BufReader, Read as _, Write as _};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

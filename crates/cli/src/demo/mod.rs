@@ -264,7 +264,7 @@ mod tests {
         let table = readme.split_once("## Results").and_then(|(_, rest)| rest.split_once("|---|")).unwrap().1;
         let rows: Vec<_> = table.lines().skip(1).take_while(|line| line.starts_with('|')).collect();
         let of_network = |network: &str| {
-            let lines = picture.lines().filter_map(|line| Some(line.split_once("\">")?.1.strip_suffix("</text>")?));
+            let lines = picture.lines().filter_map(|line| line.split_once("\">")?.1.strip_suffix("</text>"));
             let rows = lines.skip_while(|line| *line != network).skip(1).take_while(|line| line.starts_with("  "));
             rows.map(|row| row.replace("&gt;", ">")).collect::<Vec<_>>()
         };
