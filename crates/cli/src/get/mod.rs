@@ -207,8 +207,10 @@ impl Fetch<'_> {
                 reply = self.ask(&mut opened, &headers).await;
             }
         }
-        let lost_on_the_way =
-            |why: anyhow::Error| Coded(exit::UNREACHABLE, format!("no answer from {}: {why:#}", self.url));
+        let lost_on_the_way = |why: anyhow::Error| {
+            why.downcast()
+                .unwrap_or_else(|why| Coded(exit::UNREACHABLE, format!("no answer from {}: {why:#}", self.url)))
+        };
         let mut reply = reply.map_err(lost_on_the_way)?;
         let first_byte_ms = ms(&clock);
         let Wanted { from, length, sink } = self.wanted(&reply, begun.as_ref())?;

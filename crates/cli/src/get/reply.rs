@@ -2,6 +2,7 @@
 
 use super::connect::Opened;
 use super::url::Url;
+use crate::exit::{self, Coded};
 use h3::error::{Code, StreamError};
 use hyper::body::{Body as _, Buf as _, Bytes, Incoming};
 use hyper::header::{self, HeaderMap, HeaderValue};
@@ -86,7 +87,9 @@ async fn before_too_much<T>(
         tokio::select! {
             head = &mut head => return Ok(head),
             () = tokio::time::sleep(LOOK) => {
-                anyhow::ensure!(came() - before <= 2 * window, "the server sends an answer whose head does not end");
+                if came() - before > 2 * window {
+                    return Err(Coded(exit::FAILURE, "the server sends an answer whose head does not end".into()).into());
+                }
             }
         }
     }

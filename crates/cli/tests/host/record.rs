@@ -244,7 +244,7 @@ inside!(without_a_record_what_is_headstarts_is_named_by_every_verb_and_removed_o
         assert!(ended.out.contains("lookup 18515"), "{verb}: {ended:?}");
     }
     let up = scene.says(&["up", "--initcwnd"]);
-    assert!(up.code == Some(6) && up.err.contains("changes of headstart that are not in its journal"), "{up:?}");
+    assert!(up.code == Some(6) && up.err.contains("made by headstart but are in no journal"), "{up:?}");
     assert!(up.err.contains("headstart recover --found") && !up.err.contains("not made by headstart"), "{up:?}");
     let doctor = scene.says(&["doctor"]);
     assert!(doctor.out.contains("-> headstart recover --found"), "{doctor:?}");
