@@ -81,3 +81,28 @@ async fn recall(shared: &Shared, peer: IpAddr, validated: bool) -> Recalled {
         _ => Recalled::Gone,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart_core::path::NetworkId;
+    use std::os::unix::net::UnixListener;
+    use std::sync::mpsc::{TryRecvError, channel};
+
+    #[test]
+    fn a_store_that_accepts_and_never_answers_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("redis.sock");
+        let silent = UnixListener::bind(&socket).unwrap();
+        let place = format!("redis+unix://{}", socket.display()).parse().unwrap();
+        let shared = Shared::at(place, NetworkId(7)).unwrap();
+        // This question is asked before, and answered once the store is given up on; so is the connection's then, at the soonest.
+        let (give_up, given_up) = channel();
+        shared.recall([192, 0, 2, 1].into(), true, move |recalled| _ = give_up.send(recalled));
+        let _open = silent.accept().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let recalled = runtime.block_on(recall(&shared, [192, 0, 2, 2].into(), true));
+        assert_eq!((recalled, given_up.try_recv()), (Recalled::Gone, Err(TryRecvError::Empty)));
+        assert_eq!(given_up.recv(), Ok(Recalled::Gone));
+    }
+}

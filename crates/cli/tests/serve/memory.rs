@@ -164,3 +164,21 @@ fn of_two_servers_that_share_a_store_the_second_starts_from_what_the_first_has_l
     // Without the store, connections are made as before.
     assert_eq!(remembered(&Server::start(scratch.clone(), &["--store", &store])), 0);
 }
+
+#[test]
+fn a_store_that_accepts_and_never_answers_stops_no_connection() {
+    let scratch = Rc::new(Scratch::new());
+    scratch.file("file.bin", LENGTH);
+    let socket = scratch.path("redis.sock");
+    let silent = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let server = Server::start(scratch.clone(), &["--store", &format!("redis+unix://{}", socket.display())]);
+    assert_eq!(remembered(&server), 0, "nothing is known of it");
+    // It was asked: the question is there, and open.
+    silent.set_nonblocking(true).unwrap();
+    let mut first = [0; 1];
+    let mut came = silent.incoming().map_while(Result::ok);
+    let asked = came.find_map(|mut one| std::io::Read::read_exact(&mut one, &mut first).is_ok().then_some(one));
+    assert!(asked.is_some(), "only looked whether it is there");
+    // What the server has learned itself is used as ever.
+    until("the server's own history is used", || remembered(&server) > 0);
+}
