@@ -1,18 +1,25 @@
 //! `headstart._realtime`: sessions of [`headstart_realtime`] for Python's asyncio. Programs use `headstart.realtime`, which is written in
 //! Python on top of this and sees to it that a cancelled call loses no message.
 
+mod bridge;
+
+use bridge::future;
 use headstart_realtime::{self as realtime, Config, Kind, SendError, Why};
 use pyo3::exceptions::{PyException, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
-use pyo3_async_runtimes::tokio::future_into_py;
+use pyo3::types::PyDict;
 use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 pyo3::create_exception!(_realtime, SessionError, PyException, "A session failed.");
-pyo3::create_exception!(_realtime, SessionOver, SessionError, "The session is over. The text says why, and what the peer has not confirmed.");
+pyo3::create_exception!(
+    _realtime,
+    SessionOver,
+    SessionError,
+    "The session is over. The text says why, and what the peer has not confirmed."
+);
 pyo3::create_exception!(_realtime, LaneFull, SessionError, "Too many messages of the lane are on their way.");
 
 /// The Python exception for an error of a session.
@@ -60,7 +67,7 @@ impl Session {
     /// Waits while the lane is full.
     fn send<'py>(&self, py: Python<'py>, lane: u8, of: &str, key: u64, bytes: Vec<u8>) -> PyResult<Bound<'py, PyAny>> {
         let lane = self.0.lane(lane, kind(of)?);
-        future_into_py(py, async move { lane.send_value(key, &bytes).await.map(drop).map_err(error) })
+        future(py, async move { lane.send_value(key, &bytes).await.map(drop).map_err(error) })
     }
 
     fn try_send(&self, lane: u8, of: &str, key: u64, bytes: Cow<'_, [u8]>) -> PyResult<()> {
@@ -70,25 +77,19 @@ impl Session {
     /// `(lane, kind, sequence number, key, bytes)`, or `None` when the session is over.
     fn receive<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let session = self.0.clone();
-        future_into_py(py, async move {
-            let message = session.receive().await;
-            Python::attach(|py| {
-                let parts = message.map(|m| (m.lane, name(m.kind), m.seq, m.key, PyBytes::new(py, &m.bytes).unbind()));
-                Ok(parts)
-            })
-        })
+        future(py, async move { Ok(session.receive().await.map(|m| (m.lane, name(m.kind), m.seq, m.key, m.bytes))) })
     }
 
     /// Whether the peer has everything; waits until it has.
     fn delivered<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let session = self.0.clone();
-        future_into_py(py, async move { Ok(session.delivered().await) })
+        future(py, async move { Ok(session.delivered().await) })
     }
 
     /// Ends the session. Whether the peer is known to have everything.
     fn close<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let session = self.0.clone();
-        future_into_py(py, async move { Ok(session.close().await) })
+        future(py, async move { Ok(session.close().await) })
     }
 
     /// `(why, text, unconfirmed)` of a session that is over.
@@ -139,7 +140,7 @@ impl Listener {
     /// The next session, or `None` when the listener was stopped.
     fn accept<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let listener = Arc::clone(&self.0);
-        future_into_py(py, async move { Ok(listener.accept().await.map(Session)) })
+        future(py, async move { Ok(listener.accept().await.map(Session)) })
     }
 
     /// `(host, port)`.
@@ -161,10 +162,11 @@ fn connect<'py>(
     interval: Option<f64>,
     patience: Option<f64>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let mut config = Config { interval: interval.map(|time| seconds("interval", time)).transpose()?, ..Config::default() };
+    let mut config =
+        Config { interval: interval.map(|time| seconds("interval", time)).transpose()?, ..Config::default() };
     config.technique = technique.unwrap_or(config.technique);
     config.patience = patience.map(|time| seconds("patience", time)).transpose()?.unwrap_or(config.patience);
-    future_into_py(py, async move {
+    future(py, async move {
         let within = config.patience;
         let connected = async {
             let session = realtime::Session::connect(peer, config).await?;
@@ -180,7 +182,7 @@ fn connect<'py>(
 #[pyfunction]
 fn listen<'py>(py: Python<'py>, address: String, patience: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
     let patience = patience.map(|time| seconds("patience", time)).transpose()?;
-    future_into_py(py, async move {
+    future(py, async move {
         let listener = realtime::Listener::bind(address.as_str()).await;
         // The kernel's text alone does not say which address.
         let listener = listener.map_err(|e| io::Error::new(e.kind(), format!("listening on {address}: {e}")))?;
@@ -192,6 +194,7 @@ fn listen<'py>(py: Python<'py>, address: String, patience: Option<f64>) -> PyRes
 #[pymodule]
 fn _realtime(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
+    py.import("atexit")?.call_method1("register", (wrap_pyfunction!(bridge::shut, module)?,))?;
     module.add("SessionError", py.get_type::<SessionError>())?;
     module.add("SessionOver", py.get_type::<SessionOver>())?;
     module.add("LaneFull", py.get_type::<LaneFull>())?;

@@ -23,6 +23,24 @@ asyncio.run(main())
 """
 
 
+#: A program that ends while sessions are open and calls are under way.
+ENDS = """
+import asyncio
+from headstart import realtime
+async def main():
+    listener = await realtime.listen("127.0.0.1:0")
+    host, port = listener.address
+    sessions = []
+    for n in range(30):
+        sessions += await asyncio.gather(realtime.connect(f"{host}:{port}"), listener.accept())
+    waiting = [asyncio.ensure_future(s.receive()) for s in sessions]
+    waiting += [asyncio.ensure_future(realtime.connect(f"{host}:{port}")) for _ in range(30)]
+    sends = [asyncio.ensure_future(s.send(b"x" * 1000)) for s in sessions for _ in range(20)]
+    await asyncio.sleep(0.001)
+asyncio.run(main())
+"""
+
+
 class Sessions(unittest.IsolatedAsyncioTestCase):
     async def asyncSetUp(self):
         self.listener = await realtime.listen("127.0.0.1:0")
@@ -176,6 +194,12 @@ class Sessions(unittest.IsolatedAsyncioTestCase):
         for wrong in ({"patience": 0}, {"patience": float("nan")}, {"interval": -1}, {"technique": "magic"}):
             with self.assertRaises(ValueError):
                 await realtime.connect("127.0.0.1:1", **wrong)
+
+    async def test_a_program_may_end_while_calls_are_under_way(self):
+        for _ in range(20):
+            program = await asyncio.create_subprocess_exec(sys.executable, "-c", ENDS, stderr=asyncio.subprocess.PIPE)
+            _, errors = await program.communicate()
+            self.assertEqual((program.returncode, errors), (0, b""))
 
     async def test_a_listener_that_is_stopped_ends_its_loop_and_keeps_its_sessions(self):
         here, there = await self.pair()
