@@ -143,14 +143,23 @@ fn read_key(path: &Path) -> Result<[u8; KEY], TelemetryError> {
 }
 
 fn make_key(path: &Path) -> io::Result<()> {
-    let mut bytes = [0; KEY];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    let random = || -> io::Result<[u8; KEY]> {
+        let mut bytes = [0; KEY];
+        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+        Ok(bytes)
+    };
+    let bytes = random()?;
     if let Some(folder) = path.parent() {
         use std::os::unix::fs::DirBuilderExt as _;
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(format!("{:032x}\n", u128::from_be_bytes(bytes)).as_bytes())
+    // Whole before it has its name: others that start at the same time never read half of it.
+    let unnamed = path.with_extension(format!("new-{:032x}", u128::from_be_bytes(random()?)));
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unnamed)?;
+    let written = file.write_all(format!("{:032x}\n", u128::from_be_bytes(bytes)).as_bytes());
+    let named = written.and_then(|()| fs::hard_link(&unnamed, path));
+    fs::remove_file(&unnamed)?;
+    named
 }
 
 #[cfg(test)]
