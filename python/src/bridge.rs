@@ -59,7 +59,7 @@ where
         let outcome = work.await;
         let gate = GATE.read().unwrap_or_else(PoisonError::into_inner);
         if *gate {
-            // A loop that was closed meanwhile takes nothing any more, and nobody waits.
+            // An error means that the loop was closed meanwhile: nothing waits for the result.
             let _ = Python::attach(|py| hand_over(py, &running, &waiting, outcome));
         }
     });

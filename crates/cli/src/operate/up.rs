@@ -126,7 +126,7 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
         // A daemon without the right would stay and never change anything.
         return Err(exit::Coded(exit::NOT_PERMITTED, format!("CAP_NET_ADMIN is missing; {}", super::grant())).into());
     }
-    // Opened by the daemon, whose errors nobody sees.
+    // The daemon opens it, and its standard error goes nowhere: check it here.
     args.flows.as_deref().map_or(Ok(()), crate::output::check_writable)?;
     bring_up(settings, args.foreground, args.ui, &args.format)
 }

@@ -4,7 +4,7 @@
 //! An answer hands out a piece when the one before was taken. One that hands out none may wait for its client, or for others
 //! before it on a slow link. The link is told by what is under way: when all that was sent is acknowledged, and an answer still
 //! does not go on, it is its client that gives no credit. When something is under way, and enough of it gets through for all
-//! that wait, nobody is to blame. Ours.
+//! that wait, none of them has stalled. Ours.
 
 use super::turns::Turns;
 use hyper::body::Bytes;

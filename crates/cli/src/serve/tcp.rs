@@ -75,7 +75,7 @@ async fn has_stalled(stream: &TcpStream, place: &Place, streams: &Streams) {
         let now = info.and_then(|info| info.bytes_acked);
         let since = |mark: Option<u64>| Some(now?.saturating_sub(mark?));
         let is_empty = info.is_some_and(|info| info.unacked == 0 && info.not_sent == Some(0));
-        // A kernel that does not tell blames nobody.
+        // Without the count of the kernel no stream is taken for stalled.
         let has_ended = streams.look(LOOK, Path { is_empty, moved: since(last).unwrap_or(u64::MAX) });
         last = now;
         if since(mark).is_none_or(|moved| moved >= MOVING) || !place.is_answering() {

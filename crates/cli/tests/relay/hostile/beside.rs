@@ -47,6 +47,15 @@ fn flood(to: SocketAddr, stop: &AtomicBool, begun: &AtomicUsize) {
     }
 }
 
+/// Stops the flood when it goes, by a panic too: the thread of the flood is waited for.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Sends a first message through the relay; how long that takes until it is there, in seconds.
 async fn asked(clock: &Clock, client: &Client, door: &Listener) -> f64 {
     let began: Instant = clock.now();
@@ -86,13 +95,12 @@ inside!(a_client_beside_two_thousand_silent_connections_a_second, || {
         let (stop, begun) = (AtomicBool::new(false), AtomicUsize::new(0));
         let (busy, worst_busy) = std::thread::scope(|scope| {
             scope.spawn(|| flood(to, &stop, &begun));
+            let _stop = Stop(&stop);
             // As many as fill every line.
             while begun.load(Ordering::Relaxed) < RATE as usize * 2 {
                 clock.sleep(Duration::from_millis(20));
             }
-            let busy = waited();
-            stop.store(true, Ordering::Relaxed);
-            busy
+            waited()
         });
         println!(
             "a message: quiet {:.1} ms, busy {:.1} ms, at worst {:.1} ms",
