@@ -42,7 +42,7 @@ pub struct Library<'a> {
 pub struct Folder {
     path: PathBuf,
     library: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 /// Why there is no folder.
@@ -106,7 +106,7 @@ impl Folder {
         // Where this cannot be told, the libraries leave names to the C library.
         let mounts = fs::metadata("/proc/self/ns/mnt").map_or(0, |namespace| namespace.ino());
         filter.write_all_at(&mounts.to_ne_bytes(), MOUNTS_AT as u64)?;
-        Ok(Self { path, library: put(library, &parent)?, _lock: lock })
+        Ok(Self { path, library: put(library, &parent)?, lock })
     }
 
     /// Its path.
@@ -146,7 +146,7 @@ impl Drop for Folder {
     fn drop(&mut self) {
         // What outlives the run is still served.
         if !is_mapped_anywhere(&self.path.join(USED)) {
-            leave(&self.path);
+            leave(&self.path, &self.lock);
         }
     }
 }
@@ -178,14 +178,24 @@ fn put(library: Library<'_>, parent: &Path) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Removes the folder at `path`.
-pub(crate) fn leave(path: &Path) {
+/// Removes the folder at `path` whose lock this is. Nothing, if somebody else has removed it (as the end of a session does with
+/// XDG_RUNTIME_DIR): what is there now has another owner.
+pub(crate) fn leave(path: &Path, lock: &File) {
     let Some(parent) = path.parent() else { return };
     let gate = enter(parent);
-    remove(path);
+    let there = fs::metadata(path.join(LOCK));
+    if there.and_then(|there| Ok((there.dev(), there.ino()) == number(lock)?)).unwrap_or(false) {
+        remove(path);
+    }
     if gate.is_ok() {
         vacate(parent);
     }
+}
+
+/// Which file it is.
+fn number(file: &File) -> io::Result<(u64, u64)> {
+    let about = file.metadata()?;
+    Ok((about.dev(), about.ino()))
 }
 
 /// Removes what runs and supervisors left that could not do so themselves: killed ones, as all are whose PID namespace ends.

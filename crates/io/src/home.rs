@@ -93,7 +93,7 @@ impl Home {
 
     /// Removes it, and the common folder with the last one in it.
     pub fn remove(self) {
-        leave(&self.path);
+        leave(&self.path, &self.lock);
     }
 }
 
@@ -186,6 +186,20 @@ mod tests {
         accept(&listener).unwrap();
         home.remove();
         assert!(knock(&common(&place).join(&name)).is_none() && !common(&place).exists());
+        std::fs::remove_dir_all(place).unwrap();
+    }
+
+    #[test]
+    fn one_whose_folder_others_have_removed_leaves_the_next_in_its_place_alone() {
+        let place = scratch("removed");
+        let name = name().unwrap();
+        let (first, _listener) = made(Home::make_in(&place, &name));
+        std::fs::remove_dir_all(common(&place)).unwrap();
+        let (second, _other) = made(Home::make_in(&place, &name));
+        first.remove();
+        assert!(knock(&common(&place).join(&name)).is_some(), "the second is found as before");
+        second.remove();
+        assert!(!common(&place).exists());
         std::fs::remove_dir_all(place).unwrap();
     }
 
