@@ -6,10 +6,13 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 const PREFIX: &str = "headstart-lab-";
 /// Folders at once, those of other users and those left behind included.
 const MOST: u32 = 1000;
+/// No name is used twice in a process: a supervisor may outlive the folder that it was at home in.
+static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// A private folder; removed with all that is in it when dropped.
 #[derive(Debug)]
@@ -27,7 +30,8 @@ impl Folder {
 
     /// Makes one there.
     pub fn new_in(place: &Path) -> io::Result<Self> {
-        for n in 0..MOST {
+        for _ in 0..MOST {
+            let n = NEXT.fetch_add(1, Ordering::Relaxed);
             let path = place.join(format!("{PREFIX}{n}"));
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => {
@@ -115,8 +119,10 @@ mod tests {
         assert_ne!(a.path(), b.path());
         assert_eq!(fs::metadata(a.path()).unwrap().mode() & 0o777, 0o700);
         fs::write(a.of("curl").unwrap().join("script"), "x").unwrap();
+        let was = a.path().to_owned();
         drop(a);
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+        assert_ne!(Folder::new_in(place.path()).unwrap().path(), was);
         drop(b);
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
     }
