@@ -22,6 +22,10 @@ const VERSION: u32 = 1;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long it may take for the first answer, which shows whether it is a headstart server.
 const FIRST: Duration = Duration::from_secs(3);
+/// How often a transfer is tried whose connections the server ends: it may do that when all its places are taken.
+const TRIES: usize = 3;
+/// How long the server has until the next try, to free what the last one held.
+const BREATH: Duration = Duration::from_millis(500);
 
 /// Arguments of `headstart measure network`.
 #[derive(Debug, clap::Args)]
@@ -81,15 +85,18 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let idle = (0..args.times).map(|_| ask(&mut stream, clock)).collect::<io::Result<_>>();
     let idle = RoundTrips(idle.with_context(what)?);
     let time = Duration::from_secs_f64(args.seconds);
-    let mut transfers = Vec::new();
+    let (mut transfers, mut doubts) = (Vec::new(), Vec::new());
     for (name, wish, flows) in
         [("down_one", DOWN, 1), ("down_many", DOWN, args.flows), ("up_one", UP, 1), ("up_many", UP, args.flows)]
     {
-        let transfer = transfer(to, wish, flows, time, clock, &mut stream).with_context(what)?;
-        transfers.push((name, transfer));
+        let (transfer, cut) = until_whole(clock, || transfer(to, wish, flows, time, clock, &mut stream));
+        if cut > 0 {
+            doubts.push(format!("{name}: {cut} of {} tries cut off by the server", cut + 1));
+        }
+        transfers.push((name, transfer.with_context(what)?));
     }
     let device = crate::help::with_commit(DeviceState::over(root, began, before, before, Snapshot::take(root)));
-    let doubts = device.doubts();
+    doubts.extend(device.doubts());
     let verdict = if doubts.is_empty() { "ok" } else { "degraded" };
     let added = |transfer: &Transfer| Some(transfer.loaded.median()? - idle.median()?);
     if args.format.json {
@@ -212,6 +219,23 @@ fn transfer(
     })
 }
 
+/// The first transfer whose connections are left to their end, and how many were not.
+fn until_whole(clock: Clock, mut transfer: impl FnMut() -> io::Result<Transfer>) -> (io::Result<Transfer>, usize) {
+    let mut cut = 0;
+    loop {
+        let transfer = transfer();
+        let is_cut = |why: &io::Error| {
+            use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+            matches!(why.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+        };
+        if cut + 1 == TRIES || !transfer.as_ref().is_err_and(is_cut) {
+            return (transfer, cut);
+        }
+        cut += 1;
+        clock.sleep_until(clock.now() + BREATH);
+    }
+}
+
 fn move_data(mut stream: TcpStream, wish: u8, clock: Clock, until: Instant) -> io::Result<u64> {
     let mut buffer = vec![7; CHUNK];
     let mut bytes = 0;
@@ -232,4 +256,27 @@ fn move_data(mut stream: TcpStream, wish: u8, clock: Clock, until: Instant) -> i
     let mut count = [0; 8];
     stream.read_exact(&mut count)?;
     Ok(bytes.min(u64::from_be_bytes(count)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transfer_that_is_cut_off_is_tried_again_and_one_that_fails_otherwise_is_not() {
+        let tried = |fails: &[io::ErrorKind]| {
+            let mut tries = 0;
+            let (transfer, cut) = until_whole(Clock::new(), || {
+                tries += 1;
+                let whole = Transfer { mbit_s: 1.0, loaded: RoundTrips(Vec::new()) };
+                fails.get(tries - 1).map_or(Ok(whole), |kind| Err((*kind).into()))
+            });
+            (transfer.is_ok(), cut, tries)
+        };
+        use io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut, UnexpectedEof};
+        assert_eq!(tried(&[]), (true, 0, 1));
+        assert_eq!(tried(&[BrokenPipe, ConnectionReset]), (true, 2, 3));
+        assert_eq!(tried(&[UnexpectedEof; 9]), (false, 2, 3));
+        assert_eq!(tried(&[TimedOut]), (false, 0, 1));
+    }
 }
