@@ -83,19 +83,30 @@ fn build() -> anyhow::Result<PathBuf> {
     let mut command = Command::new(cargo);
     command.args(["build", "--quiet", "--bin", LAB, "--profile", &profile, "--manifest-path"]);
     command.arg(package.join("Cargo.toml")).arg("--target-dir").arg(folder.parent().unwrap_or(folder));
-    // What `cargo run` has set for this program would have ring, and all that stands on it, built a second time.
-    let is_of_a_package = |name: &OsString| {
-        let name = name.to_string_lossy();
-        name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
-    };
-    std::env::vars_os().map(|(name, _)| name).filter(is_of_a_package).for_each(|name| {
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_cargo_run(&name.to_string_lossy())) {
         command.env_remove(name);
-    });
+    }
     // Standard output is the verb's.
     let status = command.stdout(std::io::stderr()).status().context("cannot start cargo")?;
     let built = this.with_file_name(LAB);
     anyhow::ensure!(status.success() && built.is_file(), "cargo could not build {LAB}");
     Ok(built)
+}
+
+/// Whether `cargo run` has set this variable for the program that it starts. A cargo that inherits it takes what depends on it for
+/// changed: all that stands on ring, and this package, would be built a second time.
+fn is_of_cargo_run(name: &str) -> bool {
+    const OF_BUILD_SCRIPT: [&str; 8] = [
+        "OUT_DIR",
+        "HEADSTART_FEATURES",
+        "HEADSTART_LIBRARY",
+        "HEADSTART_LIBRARY_ID",
+        "HEADSTART_TARGET",
+        "HEADSTART_PROFILE",
+        "HEADSTART_COMMIT",
+        "HEADSTART_TIME",
+    ];
+    name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") || OF_BUILD_SCRIPT.contains(&name)
 }
 
 fn missing() -> anyhow::Error {
@@ -108,6 +119,18 @@ fn missing() -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_that_the_build_script_says_reaches_the_build_of_the_lab() {
+        let script = include_str!("../build.rs");
+        let set = script.split("cargo::rustc-env=").skip(1).map(|rest| rest.split_once('=').unwrap().0);
+        for name in set.chain(["OUT_DIR", "CARGO_PKG_NAME", "CARGO_MANIFEST_DIR"]) {
+            assert!(is_of_cargo_run(name), "{name}");
+        }
+        for name in ["SOURCE_DATE_EPOCH", "CARGO_HOME", "CARGO_NET_OFFLINE", "PATH", "HEADSTART_QUIET"] {
+            assert!(!is_of_cargo_run(name), "{name}");
+        }
+    }
 
     #[test]
     fn the_labs_verbs_and_their_help_are_passed_on_and_no_others() {
