@@ -560,7 +560,7 @@ mod tests {
             facts: None,
             requests: Default::default(),
             local_retransmissions: 0,
-            told: None,
+            kernel_stats: None,
             end: End::Refused,
             ended: Some(Instant::from_millis(9)),
         }

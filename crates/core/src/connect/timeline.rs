@@ -66,7 +66,8 @@ pub enum Event {
         addresses: Vec<IpAddr>,
     },
     /// The addresses were returned to the program, best first; or that none exist.
-    Told {
+    #[cfg_attr(feature = "serde", serde(rename = "told"))]
+    Returned {
         /// The addresses that it got.
         addresses: Vec<IpAddr>,
     },

@@ -192,7 +192,7 @@ impl Reader {
             delivered,
             facts: (rtt > 0).then_some(facts),
             requests: Trips { count, total: Duration::from_nanos(total), longest: Duration::from_nanos(longest) },
-            told: Some(Box::new(TcpStats {
+            kernel_stats: Some(Box::new(TcpStats {
                 accepted: origin == ACCEPTED,
                 before: origin == BEFORE,
                 lost,

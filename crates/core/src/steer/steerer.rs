@@ -308,7 +308,7 @@ impl<P> Steerer<P> {
         };
         let mut choice = policy.choose(&view);
         let mut back_to = None;
-        if choice.channel == Channel::Fast && settings.policy.tells_as_heard && !late[Channel::Fat.index()] {
+        if choice.channel == Channel::Fast && settings.policy.acknowledges_over_fat && !late[Channel::Fat.index()] {
             back_to = flow.may_acknowledge(&facts, there[Channel::Fast.index()]);
             // A packet that says nothing else takes that channel itself, and so does one that cannot be changed.
             if back_to.is_some() && (facts.payload == 0 || !facts.plain) {
@@ -449,18 +449,18 @@ impl<P> Machine for Steerer<P> {
             Input::Seen(facts, channel) => {
                 let flow = self.flows.get(facts.flow);
                 flow.speaks(&facts, false);
-                flow.heard(&facts, channel);
+                flow.received(&facts, channel);
             }
             Input::Echo { channel, number, come } => {
                 let Some(probers) = &mut self.probers else { return };
-                let Some(heard) = probers[channel.index()].echo(now, number) else { return };
-                self.rescue.delivered(channel, heard.sent);
+                let Some(echo) = probers[channel.index()].echo(now, number) else { return };
+                self.rescue.delivered(channel, echo.sent);
                 let model = &mut self.outlet.channels[channel.index()];
-                model.sample(heard.round_trip);
+                model.sample(echo.round_trip);
                 if let Some(come) = come {
-                    model.loss.heard(heard.sent, come);
+                    model.loss.on_echo(echo.sent, come);
                 }
-                if let Some(turn) = heard.turn {
+                if let Some(turn) = echo.turn {
                     self.turn(now, channel, turn);
                 }
             }

@@ -35,7 +35,7 @@ impl Connector {
                 && j.is_fresh(now)
                 && may_wait(j)
                 && !j.attempts.iter().any(is_held)
-                && (j.addresses().contains(&addr) || j.told.contains(&addr))
+                && (j.addresses().contains(&addr) || j.returned.contains(&addr))
                 // What the program holds already is its own race; another connection to the same place is another matter.
                 && (j.own.is_empty() || claim.nonblocking && j.own.iter().all(|own| own.claim.to != claim.to))
         };
@@ -74,7 +74,7 @@ impl Connector {
                 job.translation = self.translation(now, &claim.app, Want::Both);
                 job.complete_locally(now, &addresses);
                 job.answered = Some(now);
-                job.told = job.addresses();
+                job.returned = job.addresses();
                 self.await_answers(now, &mut job);
                 job.remembered = addresses;
                 job.races_itself = nonblocking;

@@ -25,7 +25,7 @@ impl Connector {
             return false;
         }
         if job.guesses_at().is_some_and(|at| now >= at) {
-            let pending = Family::BOTH.into_iter().find(|f| !job.lookup(*f).is_settled());
+            let pending = Family::BOTH.into_iter().find(|f| !job.lookup(*f).is_complete());
             if !pending.is_some_and(|f| self.path.current().family(f).has_route) {
                 // Nothing of use is missing.
                 job.guesses = Some(Vec::new());
@@ -53,7 +53,7 @@ impl Connector {
         let (port, account) = (claim.to.port(), request.account());
         let is_wrong = |j: &Job| {
             let guessed = j.guesses.is_some() && j.port != Some(port);
-            guessed && j.app == claim.app && j.account == account && j.told.contains(&claim.to.ip())
+            guessed && j.app == claim.app && j.account == account && j.returned.contains(&claim.to.ip())
         };
         let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| is_wrong(j)).map(|(id, _)| *id).collect();
         for id in ids {

@@ -96,8 +96,8 @@ pub trait Start: fmt::Debug + Send + Sync {
         Advice::default()
     }
 
-    /// An acknowledgement has been worked through, and with it the samples of the round-trip time.
-    fn heard(&mut self, _view: &View) -> Advice {
+    /// An acknowledgement has been processed, and its round-trip time samples with it.
+    fn end_of_acknowledgement(&mut self, _view: &View) -> Advice {
         Advice::default()
     }
 
@@ -219,7 +219,7 @@ mod tests {
                 view.now += Duration::from_millis(10);
                 assert_eq!(rule.sent(&view, 1200), Advice::default(), "{entry:?}");
                 assert_eq!(rule.acknowledged(&view, view.now, 1200), Advice::default(), "{entry:?}");
-                assert_eq!(rule.heard(&view), Advice::default(), "{entry:?}");
+                assert_eq!(rule.end_of_acknowledgement(&view), Advice::default(), "{entry:?}");
                 assert!(!rule.wants_lease() && !rule.take_refuted() && rule.poll_event().is_none(), "{entry:?}");
             }
             assert_eq!(rule.lost(&view, &loss), Advice::default(), "{entry:?}");

@@ -168,8 +168,8 @@ impl Up {
         (self.acked, u16::try_from(window).unwrap_or(u16::MAX))
     }
 
-    /// Whether the program has ended its side, and has its FIN acknowledged.
-    pub fn is_heard_out(&self) -> bool {
+    /// Whether the program has ended its side and its FIN was acknowledged.
+    pub fn is_fin_acknowledged(&self) -> bool {
         self.fin && self.acked == self.next
     }
 

@@ -64,8 +64,8 @@ pub(super) struct Wire {
     pub sent: u64,
     /// Messages that came in so far.
     pub received: u64,
-    /// Of those, how many the peer has been told of.
-    pub told: u64,
+    /// Of those, how many were acknowledged to the peer.
+    pub acknowledged: u64,
     /// An acknowledgement is due.
     pub ack: bool,
     /// Bytes written so far.

@@ -196,8 +196,8 @@ pub struct Messenger {
     newest: Instant,
     /// Room to choose what is repeated.
     carried: Vec<(Instant, Handle, usize)>,
-    /// When an acknowledgement last told of something.
-    heard: Instant,
+    /// When an acknowledgement last acknowledged something new.
+    last_ack: Instant,
     /// Over which connection without a hole, as far as was known, a new message went last.
     last_whole: Option<u32>,
     /// When that was chosen, nothing was heard of what should have been.
@@ -237,7 +237,7 @@ impl Messenger {
             newest: Instant::ZERO,
             carried: Vec::new(),
             ahead: Ahead::default(),
-            heard: Instant::ZERO,
+            last_ack: Instant::ZERO,
             last_whole: None,
             spell: false,
             peer_left: None,

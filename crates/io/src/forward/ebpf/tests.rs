@@ -128,7 +128,7 @@ fn a_connection_is_told_with_its_owner_its_times_and_its_bytes_over_both_familie
         assert!(flow.asked <= connected && connected <= ended, "{flow:#?}");
         assert!(flow.handshake.is_some_and(|took| took > Duration::ZERO && took <= connected.since(flow.asked)));
         assert!(flow.facts.is_some_and(|facts| facts.rtt > Duration::ZERO && facts.retransmissions == 0), "{flow:#?}");
-        assert!(flow.requests.count > 0 && flow.told.as_ref().unwrap().round_trip(0.95).is_some(), "{flow:#?}");
+        assert!(flow.requests.count > 0 && flow.kernel_stats.as_ref().unwrap().round_trip(0.95).is_some(), "{flow:#?}");
         assert!(flow.app.ip().is_loopback() && flow.app.port() > 0);
     }
 }
@@ -286,7 +286,9 @@ fn what_was_open_before_is_told_from_now_on_with_its_owner() {
     assert_eq!((process.pid, process.name.as_str()), (pid, "bash"));
     assert!(ours.owner.is_some_and(|owner| owner.user == rustix::process::geteuid().as_raw()));
     assert_eq!((flow.up.bytes, flow.down.bytes, flow.end), (1000, 2000, End::Finished), "{flow:#?}");
-    assert!(flow.told.as_ref().is_some_and(|told| told.before && !told.accepted) && flow.handshake.is_none());
+    assert!(
+        flow.kernel_stats.as_ref().is_some_and(|stats| stats.before && !stats.accepted) && flow.handshake.is_none()
+    );
     assert!(flow.facts.is_some_and(|facts| facts.rtt > Duration::ZERO && facts.retransmissions == 0), "{flow:#?}");
 }
 
