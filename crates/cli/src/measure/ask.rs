@@ -53,8 +53,8 @@ struct Transfer {
 }
 
 impl Transfer {
-    /// As JSON; by how much it has lengthened round trips.
-    fn told(&self, added: Option<f64>) -> Value {
+    /// As JSON. `added`: by how much the transfer lengthened round trips, in ms.
+    fn to_json(&self, added: Option<f64>) -> Value {
         json!({
             "mbit_s": round(self.mbit_s), "loaded_ms": figures(&self.loaded),
             "round_trips_a_minute": self.loaded.a_minute().map(f64::round),
@@ -100,7 +100,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let verdict = if doubts.is_empty() { "ok" } else { "degraded" };
     let added = |transfer: &Transfer| Some(transfer.loaded.median()? - idle.median()?);
     if args.format.json {
-        let each = transfers.iter().map(|(name, transfer)| ((*name).to_owned(), transfer.told(added(transfer))));
+        let each = transfers.iter().map(|(name, transfer)| ((*name).to_owned(), transfer.to_json(added(transfer))));
         let each: serde_json::Map<String, Value> = each.collect();
         let device = serde_json::to_value(&device).context("the state of this machine")?;
         document(
