@@ -61,6 +61,13 @@ impl Transfer {
             "added_ms": added.map(round), "grade": added.map(grade),
         })
     }
+
+    /// Prints it as a line. `added`: as for [`Self::to_json`].
+    fn print(&self, name: &str, added: Option<f64>) {
+        let (name, grade) = (name.replace('_', ", "), added.map_or("?", grade));
+        let loaded = in_words(&self.loaded);
+        crate::say!("{name:<10}  {:.2} Mbit/s, round trip under load {loaded}: {grade}", self.mbit_s);
+    }
 }
 
 /// Measures; says what was found.
@@ -115,13 +122,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     crate::say!("connect     {}", in_words(&connects));
     crate::say!("round trip  {}", in_words(&idle));
     for (name, transfer) in &transfers {
-        let name = name.replace('_', ", ");
-        let grade = added(transfer).map_or("?", grade);
-        crate::say!(
-            "{name:<10}  {:.2} Mbit/s, round trip under load {}: {grade}",
-            transfer.mbit_s,
-            in_words(&transfer.loaded)
-        );
+        transfer.print(name, added(transfer));
     }
     crate::say!("verdict     {verdict}");
     doubts.iter().for_each(|doubt| crate::say!("            {doubt}"));
