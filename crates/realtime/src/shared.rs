@@ -55,11 +55,11 @@ pub(crate) struct State {
     /// Whether all was known to have arrived when this side closed.
     pub arrived: Option<bool>,
     vigil: Vigil,
-    /// When the peer was last told that this side is there, though it does not read.
+    /// When this side last sent a keepalive while it does not read.
     assured: Instant,
     /// What a program may poll, and whether it is readable.
     signal: Option<(OwnedFd, bool)>,
-    /// The tasks that wait to know what the peer is were told.
+    /// The tasks that wait to know what the peer is were woken.
     judged: bool,
     pub next_connection: u32,
     /// How often bytes were received.
@@ -252,7 +252,7 @@ impl Shared {
         }
     }
 
-    /// Tells the peer over connection `id` that this side is there, if it was not told of late: it does not read what comes over that.
+    /// Sends the peer a keepalive over connection `id`, which this side does not read at the moment, unless it sent one recently.
     pub fn assure(&self, id: u32) {
         let mut state = self.lock();
         let now = self.clock.now();
@@ -322,7 +322,7 @@ impl Shared {
     }
 
     /// A connection is up; what tells its writer that there is something to write. `None` for one that has the number of another,
-    /// as when a host replays what it has heard, and for one too many.
+    /// as when a host replays what it captured, and for one too many.
     pub fn opened(&self, input: Input, id: u32) -> Option<Arc<Notify>> {
         let writer = Arc::new(Notify::new());
         let mut state = self.lock();

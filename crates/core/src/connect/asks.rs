@@ -160,8 +160,8 @@ impl Asks {
         gone
     }
 
-    /// The program that asked `question` was refused: addresses that come later are not its own until it asks again, and it is told of
-    /// nothing in their favour.
+    /// The program that asked `question` was refused: addresses that come later are not its own until it asks again, and nothing is
+    /// reported to it in their favour.
     pub fn was_refused(&mut self, question: &Question) {
         self.recent.retain(|(asked, _)| asked != question);
     }

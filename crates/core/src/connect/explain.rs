@@ -22,7 +22,7 @@ pub struct Explanation {
     pub host: String,
     /// The last race for it.
     pub race: Option<RaceReport>,
-    /// What programs were told of it, and how long that still holds.
+    /// The answers that programs got for it, and how long they still hold.
     pub cached: Vec<Cached>,
     /// The address families, as this network has them.
     pub families: Vec<FamilyReport>,

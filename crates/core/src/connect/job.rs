@@ -356,7 +356,7 @@ impl Job {
     }
 
     /// Whether an attempt to `addr` may help the program that waits with `claim`: its socket can be exchanged for it, or,
-    /// once such an attempt has been begun, the program has been told of `addr` and will come to it.
+    /// once such an attempt has been begun, `addr` was returned to the program, which will come to it.
     fn is_worth_trying(&self, addr: IpAddr, claim: &Claim) -> bool {
         domain_for(addr, claim).is_some()
             || self.crosses(claim)
@@ -410,7 +410,7 @@ impl Job {
     /// Puts an address first for which the program will bring a socket that the attempt under way can stand in for.
     ///
     /// Programs connect to the head of their list. If that is of another family than the attempt that was begun before
-    /// they were told, the attempt is lost and its time with it, which no better address makes up for. But what nothing is
+    /// they got it, the attempt is lost and its time with it, which no better address makes up for. But what nothing is
     /// known of may never answer, and then the order without us is the better one; as it is where the head's answer is expected
     /// before that of the attempt. `expected`: the round-trip time.
     pub fn lead_with_what_is_under_way(

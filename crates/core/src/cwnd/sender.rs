@@ -1,7 +1,7 @@
 //! A sender's window: a start rule and a congestion controller put together, in bytes, moments and round-trip times.
 //!
 //! The transport says what it sends, what is acknowledged and what is lost; [`Sender::window`] says how much may be in flight.
-//! It takes its own samples of the round-trip time, since transports update theirs only after they have told of the
+//! It takes its own samples of the round-trip time, since transports update theirs only after they have reported the
 //! acknowledgement (quinn), and it never needs a packet number. What it measures for the history is in [`Sender::sample`].
 
 use super::controller::{self, Controller};

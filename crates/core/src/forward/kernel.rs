@@ -113,7 +113,7 @@ pub enum Event {
     Nothing,
 }
 
-/// Reads what is told.
+/// Reads the records.
 #[derive(Debug)]
 pub struct Reader {
     /// The kernel's clock at the beginning of ours, in nanoseconds.

@@ -1,8 +1,8 @@
 //! How many packets of a channel never arrive: what was sent beside what the other end has counted.
 //!
 //! An echo says how many packets of its channel had come when it was answered. A channel keeps its order, so whatever was sent
-//! before the probe and is not in that number is lost. What never happens here: a single count is believed beyond what
-//! could have been sent.
+//! before the probe and is not in that number is lost. What never happens here: a count above what could have been
+//! sent is accepted.
 
 /// Packets after which an older one counts for a third: some seconds of a page, or a minute of a call. Ours.
 const MEMORY: f64 = 2_000.0;

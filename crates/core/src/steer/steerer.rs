@@ -23,10 +23,10 @@ use crate::time::{Duration, Instant};
 const PROBE: usize = 12;
 /// Packets that wait for the fast channel at most. Reached only while it is the only one.
 const MOST_WAITING: usize = 2_048;
-/// While it is the only one, what would wait for longer is given up at once: its sender is to hear of the thin channel from a
+/// While it is the only one, what would wait for longer is given up at once: its sender is to notice the thin channel by a
 /// loss, not from a queue that everything stands in. Ours: with the 170 ms until a lost channel is left less than 300.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
-/// So many may wait however long it takes them: with less no sender hears of a loss from the packets behind it (RFC 8985).
+/// So many may wait however long it takes them: with less no sender detects a loss by the packets behind it (RFC 8985).
 const LEAST_WAITING: usize = 8;
 /// While it is in doubt whether a channel is lost, what is small takes both, if it waits for the fast one for less than this. Ours.
 const LONGEST_DOUBT: Duration = Duration::from_millis(10);

@@ -104,7 +104,7 @@ impl Connector {
         self.connected(now, account, &app, &name, port);
     }
 
-    /// How the address of `claim` has just failed, if the program has not been told and nothing else is to be had for it.
+    /// How the address of `claim` has just failed, if that was not reported to the program and nothing else is to be had for it.
     fn has_just_failed(&mut self, now: Instant, request: RequestId, claim: &Claim, open: Option<u64>) -> Option<i32> {
         let Some(job) = open.and_then(|id| self.jobs.get_mut(&id)) else {
             return self.failures.take(now, request.account(), &claim.app, claim.to);

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// Steps that a race may take after one event; none needs a tenth of it. A race that would never wait is stopped.
 const MAX_STEPS: usize = 256;
-/// What a program hears of an address that is silent while another of its list has answered.
+/// The error that a program gets for an address that is silent while another of its list has answered.
 const ETIMEDOUT: i32 = 110;
 
 impl Connector {
@@ -194,9 +194,9 @@ impl Connector {
     }
 
     /// Whether the first socket of the program will be of AF_INET6, whatever order is best: all of its sockets are, or it asks
-    /// over DNS itself and puts what it hears in the order of RFC 6724.
+    /// over DNS itself and sorts the addresses itself (RFC 6724).
     fn brings_ipv6(&mut self, now: Instant, job: &Job) -> bool {
-        // What is not there within the Resolution Delay will most likely be told without IPv6.
+        // What is not there within the Resolution Delay will most likely be answered without IPv6.
         let soon = |at: Instant| now - at < RESOLUTION_DELAY;
         let is_answered = self.path.current().family(Family::V6).lookup.is_some();
         let is_pending = is_answered && !job.v6.is_complete() && job.v4.completed_at().is_none_or(soon);

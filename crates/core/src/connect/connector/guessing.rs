@@ -1,7 +1,7 @@
 //! Programs that do not say a port when they ask for a name, while the answer of one family is missing: whether the other one will
 //! do is shown by a connection to the port that they will most likely go to. Ours.
 //!
-//! Without us the program would wait for both answers, and told of one family that fails it would fail too. With a connection
+//! Without us the program would wait for both answers, and with the answer of one family alone it would fail if that fails. With a connection
 //! open it gets the answer at once, and that connection if it connects there.
 //!
 //! What never happens here: a failure at a port that was only guessed counting against an address.

@@ -144,7 +144,7 @@ pub struct View<'a> {
     pub https: &'a Lookup,
     /// When the first addresses were known, hints included, whatever has become of them.
     pub positive: Option<Instant>,
-    /// The program has been told the addresses.
+    /// The addresses were returned to the program.
     pub answered: bool,
     /// A port is known and a connection is wanted.
     pub may_connect: bool,
@@ -264,7 +264,7 @@ pub trait Race: fmt::Debug + Send {
     /// The next thing to do. Must come to [`Next::Wait`] after finitely many steps if every step is carried out.
     fn next(&self, view: &View<'_>) -> Next;
 
-    /// Whether the program will be told both families, so that what is begun before IPv6 has answered must be able to
+    /// Whether the program will get both families, so that what is begun before IPv6 has answered must be able to
     /// stand in for an IPv6 socket.
     fn waits_for_both(&self) -> bool {
         false

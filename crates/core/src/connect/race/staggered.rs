@@ -34,7 +34,7 @@ pub(super) fn next(view: &View<'_>, candidates: &[IpAddr], delay: Duration) -> N
 /// cannot fall back to the other; without headstart it would have got both. So it gets them when both are known; or
 /// when a connection is ready, since nothing is gained by waiting then; or when the one family has been waited for as long as
 /// what is known of the other is worth (see [`reliance`]). The race goes on meanwhile: attempts begin before the program is
-/// told, and the wait is hidden behind their handshakes.
+/// answered, and the wait is hidden behind their handshakes.
 pub(super) fn tell_at(view: &View<'_>) -> Option<Instant> {
     if view.all_complete() || view.has_ready() {
         return Some(view.now);

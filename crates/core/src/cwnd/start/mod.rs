@@ -1,7 +1,7 @@
 //! Start rules: with which window a connection begins, and what it does until that window has proved itself. One file each,
 //! one line in [`ALL`].
 //!
-//! A [`Start`] hears what happens to a connection and answers with [`Advice`]: a window, a threshold, "do not grow now". It
+//! A [`Start`] gets the events of a connection and answers with [`Advice`]: a window, a threshold, "do not grow now". It
 //! knows bytes and moments only, keeps no time of its own and never touches the history: that the memory is used by one
 //! connection at a time (RFC 9959) is asked of the caller, by [`Start::wants_lease`].
 
@@ -80,7 +80,7 @@ pub struct Advice {
     /// Slow start is to grow by a quarter of what was acknowledged, as HyStart++ has it where packets begin to wait (RFC 9406,
     /// CSS_GROWTH_DIVISOR).
     pub slow: bool,
-    /// The loss has been dealt with: the controller is not to be told.
+    /// The loss has been dealt with: it is not passed on to the controller.
     pub handled: bool,
 }
 

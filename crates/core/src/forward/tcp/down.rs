@@ -150,7 +150,7 @@ impl Down {
         0
     }
 
-    /// Whether there is room again after the socket was told that there was none; says so once.
+    /// Whether there is room again after there was none for the socket; true once.
     pub fn has_recovered(&mut self) -> bool {
         let recovered = self.starved && self.usable() > 0;
         if recovered {

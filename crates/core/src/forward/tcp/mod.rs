@@ -44,7 +44,7 @@ enum Phase {
     Answered { times: u32 },
     /// Open, or one half of it.
     Open,
-    /// The peer is silent for good, and the program's kernel is to find that out by itself: it hears nothing until this moment.
+    /// The peer is silent for good, and the program's kernel is to find that out by itself: it gets no packet until this moment.
     Silent { until: Instant },
     /// Over; the socket is to be closed.
     Over,

@@ -77,7 +77,7 @@ pub(super) struct Wire {
     /// Something that was sent later over another connection has arrived, and its oldest message has not: it waits for TCP to
     /// send it again.
     pub overtaken: bool,
-    /// What came over it was told of over another connection only: acknowledgements on it are held up.
+    /// What came over it was acknowledged over another connection only: acknowledgements on it are held up.
     pub mute: bool,
     /// Told the caller that there is something to write, and not asked since.
     pub announced: bool,

@@ -82,7 +82,7 @@ impl Messenger {
         }
     }
 
-    /// Whether nothing was sent on a connection since the last sign of life from the peer, half a round trip before it was heard: what
+    /// Whether nothing was sent on a connection since the last sign of life from the peer, half a round trip before it came: what
     /// was sent by then has arrived, as far as is known.
     pub(super) fn is_whole(&self, wire: &Wire) -> bool {
         let way = self.gauge.rtt.map_or(Duration::ZERO, |rtt| rtt.smoothed / 2);
