@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
-/// Bytes of a request: its head, twice as much as is accepted of it ([`super::http3`]), and what came behind it before
+/// Bytes of a request: its head, twice as much as is accepted of it (`super::http3`), and what came behind it before
 /// it was stopped. A server of files reads no bodies.
 pub const OF_REQUEST: u64 = 128 * 1024;
 /// Bytes of all requests of a connection that are under way.

@@ -1,6 +1,6 @@
 //! The connection to the app: a Unix stream socket, on which frames go both ways and descriptors come along with the first byte of theirs.
 //!
-//! Nothing waits for the app but [`Link::protect`], for at most [`PATIENCE`]: a socket that is not protected would be led back into the
+//! Nothing waits for the app but [`Link::protect`], for at most `PATIENCE`: a socket that is not protected would be led back into the
 //! interface. What else comes meanwhile is kept, and the bell says so.
 
 use super::frame::{FrameError, Frames, encode};

@@ -2,7 +2,7 @@
 //! out of it, and gets from the app what the kernel does not say there.
 //!
 //! [`serve`] is one session, from the first greeting to the end. The protocol is described in `docs/reference/engine.md`: [`frame`] and
-//! [`message`] read and write it, [`link`] is the connection, [`session`] what is done. Decisions are `core`'s, as everywhere: the same
+//! [`message`] read and write it, [`link`] is the connection, `session` what is done. Decisions are `core`'s, as everywhere: the same
 //! machines as under `headstart run --measure`. Nothing is asked of the kernel that an app on a phone may not ask: no netlink, no /proc.
 
 pub mod frame;

@@ -1,9 +1,9 @@
-//! A value below /proc/sys/net, one of [`VALUES`]. Its previous value is in the journal, and is written back unless another
+//! A value below /proc/sys/net, one of `VALUES`. Its previous value is in the journal, and is written back unless another
 //! program has changed it since.
 //!
 //! It bears a mark, so that it is found without a journal: a route in a table of its own, to which no rule leads. The
 //! route's destination says which value it is, what it has become and what it was: `blackhole 240.0.1.0 table 18517 proto 72`
-//! stands for the first of [`VALUES`], 1 by now and 0 before. Nothing is sent to 240.0.0.0/4 (RFC 1112, 4).
+//! stands for the first of `VALUES`, 1 by now and 0 before. Nothing is sent to 240.0.0.0/4 (RFC 1112, 4).
 
 use super::{ChangeError, Entry, Undone};
 use crate::host::{Kernel, PROTOCOL};

@@ -1,7 +1,7 @@
 //! The journal of changes, written ahead: a change is described in two files, and both are on the disk, before the change is
 //! made. Either file is enough to undo everything, however its writer ended.
 //!
-//! The files are copies of each other ([`format`]), in two folders if there are two: what one has lost, the other says. Undoing
+//! The files are copies of each other ([`mod@format`]), in two folders if there are two: what one has lost, the other says. Undoing
 //! twice does no harm, so only what will be done must reach the disk before anything happens. Where nothing can be written any
 //! more, what is written can still be undone.
 
