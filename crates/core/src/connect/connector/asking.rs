@@ -138,7 +138,7 @@ impl Connector {
     }
 
     /// A query has ended: the requests for the same are answered. `replied` is whether a server replied at all; `addresses`
-    /// and `kept` as of [`Asks::on_reply`].
+    /// and `kept` as of `Asks::on_reply`.
     pub(super) fn tell_askers(
         &mut self,
         now: Instant,
