@@ -322,6 +322,14 @@ mod tests {
     }
 
     #[test]
+    fn the_event_of_returned_addresses_keeps_its_name_on_the_wire() {
+        let event = headstart_core::connect::timeline::Event::Returned { addresses: vec![] };
+        let written = serde_json::to_value(&event).unwrap();
+        assert_eq!(written, serde_json::json!({ "event": "told", "addresses": [] }));
+        assert_eq!(serde_json::from_value::<headstart_core::connect::timeline::Event>(written).unwrap(), event);
+    }
+
+    #[test]
     fn a_message_arrives_with_its_descriptors_and_the_end_is_told() {
         let (here, there) = pair();
         let request = Request::Add { descriptors: vec![Descriptor::Program] };
