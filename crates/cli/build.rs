@@ -116,16 +116,16 @@ fn features() -> String {
     if names.is_empty() { "default".to_owned() } else { names.join(", ") }
 }
 
-/// What a program of this host says.
-fn said(program: &str, argument: &str) -> String {
-    let asked = Command::new(program).arg(argument).output();
-    asked.ok().and_then(|said| String::from_utf8(said.stdout).ok()).unwrap_or_default()
+/// The standard output of a program of this host; empty if it cannot be run.
+fn output_of(program: &str, argument: &str) -> String {
+    let output = Command::new(program).arg(argument).output();
+    output.ok().and_then(|output| String::from_utf8(output.stdout).ok()).unwrap_or_default()
 }
 
 /// Links the command with the archive of the C compiler's unwinder, where it has one, instead of libgcc_s: a library less to be
 /// found, mapped and relocated before every run.
 fn bring_the_unwinder_along() {
-    let file = said("cc", "-print-file-name=libgcc_eh.a");
+    let file = output_of("cc", "-print-file-name=libgcc_eh.a");
     // A compiler that does not have it says its bare name.
     if let Some(folder) = Path::new(file.trim()).parent().filter(|folder| folder.is_absolute()) {
         println!("cargo::rustc-link-search=native={}", folder.display());
@@ -136,7 +136,7 @@ fn bring_the_unwinder_along() {
 /// Has the command's relocations packed (DT_RELR): 30 kB to be read before every run instead of 900. Loaders know them since glibc
 /// 2.36; a program needs a C library as new as that of the host that it was built on anyway.
 fn pack_relocations() {
-    let version = said("getconf", "GNU_LIBC_VERSION");
+    let version = output_of("getconf", "GNU_LIBC_VERSION");
     let mut numbers = version.trim().trim_start_matches("glibc ").split('.').map_while(|n| n.parse::<u32>().ok());
     if (numbers.next(), numbers.next()) >= (Some(2), Some(36)) {
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");

@@ -16,6 +16,6 @@ fuzz_target!(|bytes: &[u8]| {
     for step in steps.as_chunks().0.iter().take(STEPS) {
         session.step(&story::Step::of(*step));
     }
-    session.settle();
+    session.finish();
     session.keeps_its_promises();
 });

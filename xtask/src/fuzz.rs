@@ -177,14 +177,14 @@ impl Account {
     /// Plays a target for so many seconds: whether it held, and how many new features were found.
     fn play(&mut self, root: &Path, build: &Build<'_>, target: &str, seconds: u32) -> Result<(bool, u64), Failure> {
         let before = of_children();
-        let heard = build.played(target, seconds, has_dictionary(root, target)).hear()?;
-        let new = self.note(target, &heard.errors, of_children().saturating_sub(before))?;
-        Ok((heard.success, new))
+        let captured = build.played(target, seconds, has_dictionary(root, target)).capture()?;
+        let new = self.note(target, &captured.errors, of_children().saturating_sub(before))?;
+        Ok((captured.success, new))
     }
 
     /// Adds what libFuzzer said of a turn that took so many seconds of processor time; how many features were new.
     fn note(&mut self, target: &str, lines: &[String], seconds: u64) -> Result<u64, Failure> {
-        let turn = played::Turn::heard(lines);
+        let turn = played::Turn::parse(lines);
         let row = self.table.entry(target.to_owned()).or_default();
         *row = row.and(turn, seconds);
         fs::write(&self.file, played::write(&self.table)).map_err(|e| failed("writing", &self.file, &e))?;

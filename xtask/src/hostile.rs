@@ -64,10 +64,10 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     crate::only_flags(arguments, &["--json"])?;
     let step = step();
     println!("xtask: {}", step.line());
-    let heard = step.hear()?;
-    let rows: Vec<Row> = heard.output.iter().filter_map(|line| row(line)).collect();
+    let captured = step.capture()?;
+    let rows: Vec<Row> = captured.output.iter().filter_map(|line| row(line)).collect();
     let missing = missing(&rows);
-    let holds = heard.success && missing.is_empty() && rows.iter().all(|row| row.holds);
+    let holds = captured.success && missing.is_empty() && rows.iter().all(|row| row.holds);
     if arguments.is_empty() {
         print!("{}", table(&rows, &missing));
     } else {

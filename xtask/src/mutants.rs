@@ -125,7 +125,7 @@ fn words(call: &Call, package: &str, files: &[&String], output: &Path, root: &Pa
         words.extend(["--shard".to_owned(), shard.clone()]);
     }
     if call.changed {
-        let diff = Step::command("git", &["diff", "main...HEAD", "--", "crates"]).hear()?;
+        let diff = Step::command("git", &["diff", "main...HEAD", "--", "crates"]).capture()?;
         let file = root.join("target/mutants/changed.diff");
         fs::write(&file, diff.output.join("\n") + "\n")
             .map_err(|e| Failure::Failed(format!("{}: {e}", file.display())))?;

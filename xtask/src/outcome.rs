@@ -3,7 +3,7 @@
 //! A test that cannot run here prints `skipped: ` and the reason, and returns; for libtest it passed. It counts as skipped.
 //! Reads lines, starts nothing.
 
-use crate::step::Heard;
+use crate::step::Captured;
 
 /// What a test prints before the reason when it skips all or a part of itself.
 const SKIPPED: &str = "skipped: ";
@@ -23,11 +23,11 @@ pub struct Outcome {
 
 impl Outcome {
     /// Reads what was printed.
-    pub fn of(heard: &Heard) -> Self {
-        let mut outcome = Self { targets: failed_targets(heard), ..Self::default() };
+    pub fn of(captured: &Captured) -> Self {
+        let mut outcome = Self { targets: failed_targets(captured), ..Self::default() };
         let mut list = Vec::new();
         let mut test = None;
-        for line in &heard.output {
+        for line in &captured.output {
             if line == "failures:" || line == "successes:" {
                 list.clear();
                 test = None;
@@ -68,9 +68,9 @@ fn count(result: &str, word: &str) -> usize {
 }
 
 /// The targets that cargo lists at its end.
-fn failed_targets(heard: &Heard) -> Vec<String> {
-    let end = heard.errors.iter().rposition(|line| line.starts_with("error: ") && line.ends_with(" failed:"));
-    let listed = end.map_or(&[][..], |at| &heard.errors[at + 1..]);
+fn failed_targets(captured: &Captured) -> Vec<String> {
+    let end = captured.errors.iter().rposition(|line| line.starts_with("error: ") && line.ends_with(" failed:"));
+    let listed = end.map_or(&[][..], |at| &captured.errors[at + 1..]);
     listed.iter().map_while(|line| Some(line.trim().strip_prefix('`')?.strip_suffix('`')?.to_owned())).collect()
 }
 
@@ -96,9 +96,9 @@ impl Hidden {
 mod tests {
     use super::*;
 
-    fn heard(output: &str, errors: &str) -> Heard {
+    fn captured(output: &str, errors: &str) -> Captured {
         let lines = |text: &str| text.lines().map(str::to_owned).collect();
-        Heard { success: false, output: lines(output), errors: lines(errors) }
+        Captured { success: false, output: lines(output), errors: lines(errors) }
     }
 
     const OUTPUT: &str = "\nrunning 4 tests\ntest a::b ... ok\ntest a::c ... FAILED\ntest a::s ... ok\n\n\
@@ -118,13 +118,13 @@ mod tests {
             targets: vec!["-p p --test x".into()],
             skipped: vec![("a::s".into(), "no nft here".into())],
         };
-        assert_eq!(Outcome::of(&heard(OUTPUT, errors)), expected);
+        assert_eq!(Outcome::of(&captured(OUTPUT, errors)), expected);
     }
 
     #[test]
     fn a_build_that_fails_names_no_target() {
         let errors = "error[E0425]: cannot find value\nerror: could not compile `x` (lib) due to 1 previous error\n";
-        assert_eq!(Outcome::of(&heard("", errors)), Outcome::default());
+        assert_eq!(Outcome::of(&captured("", errors)), Outcome::default());
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub struct Step {
 }
 
 /// What a command printed, and how it ended.
-pub struct Heard {
+pub struct Captured {
     /// Whether it ended with success.
     pub success: bool,
     /// The lines of its standard output.
@@ -72,16 +72,16 @@ impl Step {
     }
 
     /// Runs it, lets its output through as it comes, and keeps it.
-    pub fn hear(&self) -> Result<Heard, Failure> {
-        self.hear_showing(|_| true)
+    pub fn capture(&self) -> Result<Captured, Failure> {
+        self.capture_showing(|_| true)
     }
 
     /// The same, but lets only those lines of its standard output through for which `shown` says so.
-    pub fn hear_showing(&self, shown: impl FnMut(&str) -> bool + Send + 'static) -> Result<Heard, Failure> {
+    pub fn capture_showing(&self, shown: impl FnMut(&str) -> bool + Send + 'static) -> Result<Captured, Failure> {
         let mut command = self.prepared()?;
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(|e| self.not_started(&e))?;
-        let (errors_of, heard) = mpsc::channel();
+        let (errors_of, lines) = mpsc::channel();
         let output_of = errors_of.clone();
         if let Some(pipe) = child.stdout.take() {
             pass_on(pipe, std::io::stdout(), shown, move |line| output_of.send((false, line)).is_ok());
@@ -91,7 +91,7 @@ impl Step {
         }
         let (mut output, mut errors, mut ended) = (Vec::new(), Vec::new(), None);
         loop {
-            match heard.recv_timeout(LAST_WORDS) {
+            match lines.recv_timeout(LAST_WORDS) {
                 Ok((true, line)) => errors.push(line),
                 Ok((false, line)) => output.push(line),
                 Err(mpsc::RecvTimeoutError::Timeout) if ended.is_none() => ended = child.try_wait().ok().flatten(),
@@ -99,7 +99,7 @@ impl Step {
             }
         }
         let status = child.wait().map_err(|e| Failure::Failed(format!("`{}` is lost: {e}", self.line())))?;
-        Ok(Heard { success: status.success(), output, errors })
+        Ok(Captured { success: status.success(), output, errors })
     }
 
     /// The command, ready to start.
@@ -195,26 +195,26 @@ mod tests {
     #[test]
     fn what_a_command_prints_is_heard_and_nobody_it_left_behind_is_waited_for() {
         let script = "echo out; echo err >&2; sleep 1000 & echo $!; exit 3";
-        let heard = Step::command("sh", &["-c", script]).hear().unwrap();
-        assert!(!heard.success);
-        assert_eq!((heard.output[0].as_str(), heard.errors.as_slice()), ("out", &["err".to_owned()][..]));
-        Step::command("kill", &[&heard.output[1]]).run().unwrap();
+        let captured = Step::command("sh", &["-c", script]).capture().unwrap();
+        assert!(!captured.success);
+        assert_eq!((captured.output[0].as_str(), captured.errors.as_slice()), ("out", &["err".to_owned()][..]));
+        Step::command("kill", &[&captured.output[1]]).run().unwrap();
     }
 
     #[test]
     fn a_command_is_not_told_of_the_package_that_this_chore_is() {
         assert!(std::env::var_os("CARGO_PKG_NAME").is_some(), "cargo has set it for this test");
         assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
-        let heard = Step::command("env", &[]).hear_showing(|_| false).unwrap();
+        let captured = Step::command("env", &[]).capture_showing(|_| false).unwrap();
         let of_it = |line: &&String| line.starts_with("CARGO_PKG_") || line.starts_with("CARGO_MANIFEST_");
-        assert_eq!(heard.output.iter().find(of_it), None);
-        assert!(heard.output.iter().any(|line| line.starts_with("PATH=")));
+        assert_eq!(captured.output.iter().find(of_it), None);
+        assert!(captured.output.iter().any(|line| line.starts_with("PATH=")));
     }
 
     #[test]
     fn what_is_not_shown_is_kept_all_the_same() {
-        let heard = Step::command("echo", &["hidden"]).hear_showing(|line| line != "hidden").unwrap();
-        assert_eq!(heard.output, ["hidden"]);
+        let captured = Step::command("echo", &["hidden"]).capture_showing(|line| line != "hidden").unwrap();
+        assert_eq!(captured.output, ["hidden"]);
     }
 
     #[test]

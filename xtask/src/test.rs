@@ -49,10 +49,10 @@ fn every_test(flags: &[&str]) -> Result<(), Failure> {
     let step = Step::cargo(&[&["test", "--workspace", "--no-fail-fast", "--"], flags, &["--show-output"]].concat());
     println!("xtask: {}", step.line());
     let mut hidden = Hidden::default();
-    let heard = step.hear_showing(move |line| hidden.shows(line))?;
-    let Outcome { passed, failed, targets, skipped } = Outcome::of(&heard);
+    let captured = step.capture_showing(move |line| hidden.shows(line))?;
+    let Outcome { passed, failed, targets, skipped } = Outcome::of(&captured);
     println!("xtask: {}", summary(passed, failed.len(), &skipped));
-    if heard.success {
+    if captured.success {
         return Ok(());
     }
     Err(Failure::Failed(format!("`{}` failed: {}", step.line(), [targets, failed].concat().join(", "))))

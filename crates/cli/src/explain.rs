@@ -133,7 +133,7 @@ fn words(event: &Event) -> (&'static str, String) {
             ("answer", format!("{record}: {}", list(addresses)))
         }
         Event::Answer { record, says, .. } => ("answer", format!("{record}: {says}")),
-        Event::Told { addresses } => ("returned", list(addresses)),
+        Event::Returned { addresses } => ("returned", list(addresses)),
         Event::Attempt { to, exploring: false } => ("attempt", to.to_string()),
         Event::Attempt { to, exploring: true } => ("attempt", format!("{to}, exploration")),
         Event::Connected { to, rtt_ms } => ("connected", format!("{to}, round trip {rtt_ms:.1} ms")),

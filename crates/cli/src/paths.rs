@@ -52,13 +52,13 @@ pub struct Remembering {
     pub memory: CarefulResume,
     /// The one that is shared with other servers, if there is one.
     pub shared: Option<Shared>,
-    learned: Option<SyncSender<Told>>,
+    learned: Option<SyncSender<Message>>,
     keeper: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// Messages to the thread that keeps it.
 #[derive(Debug)]
-enum Told {
+enum Message {
     Learned,
     End,
 }
@@ -138,8 +138,8 @@ impl Remembering {
     /// Something was learned, which is written before long.
     pub fn learned(&self) {
         if let Some(learned) = &self.learned {
-            // Full: it has been told.
-            let _ = learned.try_send(Told::Learned);
+            // Full: a message waits already.
+            let _ = learned.try_send(Message::Learned);
         }
     }
 
@@ -147,7 +147,7 @@ impl Remembering {
     pub fn end(&self) {
         self.tell();
         if let Some(learned) = &self.learned {
-            let _ = learned.send(Told::End);
+            let _ = learned.send(Message::End);
         }
         let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(keeper) = keeper {
@@ -169,18 +169,18 @@ fn tell(notes: Vec<String>) {
     }
 }
 
-fn keep(paths: Paths, memory: CarefulResume) -> anyhow::Result<(SyncSender<Told>, JoinHandle<()>)> {
-    let (learned, told) = sync_channel(1);
+fn keep(paths: Paths, memory: CarefulResume) -> anyhow::Result<(SyncSender<Message>, JoinHandle<()>)> {
+    let (learned, messages) = sync_channel(1);
     let thread = std::thread::Builder::new().name("paths".into());
-    let thread = thread.spawn(move || run(paths, &memory, &told)).context("starting the thread of the store")?;
+    let thread = thread.spawn(move || run(paths, &memory, &messages)).context("starting the thread of the store")?;
     Ok((learned, thread))
 }
 
-fn run(mut paths: Paths, memory: &CarefulResume, told: &Receiver<Told>) {
+fn run(mut paths: Paths, memory: &CarefulResume, messages: &Receiver<Message>) {
     loop {
-        let over = !matches!(told.recv(), Ok(Told::Learned));
+        let over = !matches!(messages.recv(), Ok(Message::Learned));
         // More comes, mostly.
-        let over = over || pause(told);
+        let over = over || pause(messages);
         let news = memory.with(|history| paths.news(history));
         paths.save(news);
         tell(paths.notes());
@@ -191,14 +191,14 @@ fn run(mut paths: Paths, memory: &CarefulResume, told: &Receiver<Told>) {
 }
 
 /// Waits for a while, but not beyond the end; whether that has come.
-fn pause(told: &Receiver<Told>) -> bool {
+fn pause(messages: &Receiver<Message>) -> bool {
     let begun = headstart_io::clock::Clock::new();
     loop {
         let left = EVERY.saturating_sub(begun.now().since(headstart_core::time::Instant::ZERO));
-        match told.recv_timeout(left) {
-            Ok(Told::Learned) => {}
+        match messages.recv_timeout(left) {
+            Ok(Message::Learned) => {}
             Err(RecvTimeoutError::Timeout) => return false,
-            Ok(Told::End) | Err(RecvTimeoutError::Disconnected) => return true,
+            Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => return true,
         }
     }
 }

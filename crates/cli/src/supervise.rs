@@ -93,7 +93,7 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     let lock = copy(rustix::stdio::stdout()).context("the lock that should be standard output")?;
     let home = Home::inherited(place, lock);
     fork::detach()?;
-    let stop = settle()?;
+    let stop = prepare_process()?;
     let make = || {
         // A private one knows of no earlier run, and does nothing ahead.
         let settings = Settings { ahead: Ahead::ON, ..settings(&Config::of_files(args.files)?)? };
@@ -128,7 +128,7 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
 pub fn alone(connection: OwnedFd, settings: Settings) -> u8 {
     // Signals that are sent to this process are not meant for the program.
     let _ = signal::pass_on_to(0);
-    let served = settle().and_then(|stop| {
+    let served = prepare_process().and_then(|stop| {
         let mut one = Supervisor::new(settings, Names::of_host())?;
         one.admit(connection)?;
         one.serve(stop, Duration::ZERO)?;
@@ -149,8 +149,9 @@ fn copy(descriptor: rustix::fd::BorrowedFd<'_>) -> anyhow::Result<OwnedFd> {
     Ok(rustix::io::fcntl_dupfd_cloexec(descriptor, 3)?)
 }
 
-/// Cuts this process loose. What it returns becomes readable on a signal that asks it to end.
-fn settle() -> anyhow::Result<OwnedFd> {
+/// Prepares this process to outlive its run: signals, limits, name. Returns a descriptor that is readable once a signal asks it to
+/// stop.
+fn prepare_process() -> anyhow::Result<OwnedFd> {
     let stop = signal::ending()?;
     // It serves many programs, each of which has descriptors of its own.
     let limit = getrlimit(Resource::Nofile);

@@ -21,8 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// No board is longer, in bytes: this much buffer is requested for the reader's socket; the kernel grants what it permits.
 pub(crate) const LONGEST: usize = 1 << 20;
 
-/// What a process tells.
-pub trait Told: Serialize + DeserializeOwned {
+/// What a process reports to its clients.
+pub trait Report: Serialize + DeserializeOwned {
     /// What the names of its sockets begin with; the number of the process follows.
     const NAME: &'static str;
     /// The version that is known.
@@ -33,7 +33,7 @@ pub trait Told: Serialize + DeserializeOwned {
 }
 
 /// The socket at which this process is asked for a `T`.
-pub fn listener<T: Told>() -> io::Result<OwnedFd> {
+pub fn listener<T: Report>() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     bind(&socket, &address::<T>(std::process::id())?)?;
@@ -42,14 +42,14 @@ pub fn listener<T: Told>() -> io::Result<OwnedFd> {
 }
 
 /// Accepts a client of `listener` and sends it the board.
-pub fn answer<T: Told>(listener: &OwnedFd, board: impl FnOnce() -> T) {
+pub fn answer<T: Report>(listener: &OwnedFd, board: impl FnOnce() -> T) {
     if let Ok(client) = accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
         tell(client, board);
     }
 }
 
 /// Sends the board to a client that may read it, without waiting for it.
-pub fn tell<T: Told>(client: impl AsFd, board: impl FnOnce() -> T) {
+pub fn tell<T: Report>(client: impl AsFd, board: impl FnOnce() -> T) {
     if !is_trusted(&client) {
         return;
     }
@@ -65,7 +65,7 @@ fn is_trusted(socket: impl AsFd) -> bool {
 }
 
 /// The processes in the caller's network namespace that tell a `T`, the latest last.
-pub fn running<T: Told>() -> Vec<u32> {
+pub fn running<T: Report>() -> Vec<u32> {
     let text = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let number = |line: &str| line.split_whitespace().last()?.strip_prefix('@')?.strip_prefix(T::NAME)?.parse().ok();
     let mut all: Vec<u32> = text.lines().filter_map(number).collect();
@@ -75,7 +75,7 @@ pub fn running<T: Told>() -> Vec<u32> {
 }
 
 /// Asks the process `pid`.
-pub fn ask<T: Told>(pid: u32) -> io::Result<T> {
+pub fn ask<T: Report>(pid: u32) -> io::Result<T> {
     let socket = local::connect(SocketType::STREAM, &address::<T>(pid)?, PATIENCE)?;
     if !is_trusted(&socket) {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user: run as root"));
@@ -93,6 +93,6 @@ pub fn ask<T: Told>(pid: u32) -> io::Result<T> {
     Ok(told)
 }
 
-fn address<T: Told>(pid: u32) -> io::Result<SocketAddrUnix> {
+fn address<T: Report>(pid: u32) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new_abstract_name(format!("{}{pid}", T::NAME).as_bytes())?)
 }

@@ -178,8 +178,8 @@ fn put(library: Library<'_>, parent: &Path) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Removes the folder at `path` whose lock this is. Nothing, if somebody else has removed it (as the end of a session does with
-/// XDG_RUNTIME_DIR): what is there now has another owner.
+/// Removes the folder at `path` whose lock this is. Does nothing if it was already removed (as the end of a session does with
+/// XDG_RUNTIME_DIR): another process owns what is there now.
 pub(crate) fn leave(path: &Path, lock: &File) {
     let Some(parent) = path.parent() else { return };
     let gate = enter(parent);

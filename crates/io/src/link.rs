@@ -137,9 +137,14 @@ impl Link {
         self.ask(&request, &descriptors)
     }
 
-    /// Lets the supervisor hear the program's system calls, which wait until it does; it notes in `outstanding` which ones it
+    /// Gives the supervisor the program's trapped system calls, which wait for it; it notes in `outstanding` which ones it
     /// has not answered, and takes over the `duty` to answer them.
-    pub fn hear_calls(&self, listener: &Listener, outstanding: &Outstanding, duty: Duty) -> Result<(), ControlError> {
+    pub fn hand_over_calls(
+        &self,
+        listener: &Listener,
+        outstanding: &Outstanding,
+        duty: Duty,
+    ) -> Result<(), ControlError> {
         let descriptors = vec![Descriptor::SeccompListener, Descriptor::Outstanding, Descriptor::Duty];
         self.ask(&Request::Add { descriptors }, &[listener.as_fd(), outstanding.as_fd(), duty.as_fd()])
     }
@@ -168,9 +173,9 @@ impl Link {
     pub fn summary(&mut self) -> Result<Summary, ControlError> {
         self.ask(&Request::Summarise, &[])?;
         if !std::mem::replace(&mut self.registered, true) {
-            self.hear()?;
+            self.receive_reply()?;
         }
-        match self.hear()? {
+        match self.receive_reply()? {
             Reply::Summary(summary) => Ok(*summary),
             other => Err(ControlError::Malformed(format!("{other:?} is not a summary"))),
         }
@@ -179,7 +184,7 @@ impl Link {
     /// What the supervisor knows of `host`, a name or an address.
     pub fn explain(&self, host: &str) -> Result<Account, ControlError> {
         self.ask(&Request::Explain { host: host.to_owned() }, &[])?;
-        match self.hear()? {
+        match self.receive_reply()? {
             Reply::Explained(account) => Ok(*account),
             other => Err(ControlError::Malformed(format!("{other:?} is not an explanation"))),
         }
@@ -206,7 +211,7 @@ impl Link {
     fn report<T: DeserializeOwned>(&self, request: &Request) -> Result<(Reply, T), ControlError> {
         let file = File::from(memfd_create(c"headstart-report", MemfdFlags::CLOEXEC)?);
         self.ask(request, &[file.as_fd()])?;
-        let reply = self.hear()?;
+        let reply = self.receive_reply()?;
         (&file).seek(SeekFrom::Start(0))?;
         let read = serde_json::from_reader(BufReader::new(file));
         Ok((reply, read.map_err(|e| ControlError::Malformed(e.to_string()))?))
@@ -216,19 +221,19 @@ impl Link {
     pub fn forget(&self, app: Option<&str>, host: Option<&str>) -> Result<usize, ControlError> {
         let owned = |text: Option<&str>| text.map(str::to_owned);
         self.ask(&Request::Forget { app: owned(app), host: owned(host) }, &[])?;
-        match self.hear()? {
+        match self.receive_reply()? {
             Reply::Forgotten { records } => Ok(records),
             other => Err(ControlError::Malformed(format!("{other:?} is not an answer about deletion"))),
         }
     }
 
-    /// Asks for something; the answer is to be [heard](Self::hear) where there is one.
+    /// Sends a request; the reply is to be [received](Self::receive_reply) where there is one.
     pub fn ask(&self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> Result<(), ControlError> {
         send(&self.socket, request, descriptors, SendFlags::empty())
     }
 
-    /// The next answer.
-    pub fn hear(&self) -> Result<Reply, ControlError> {
+    /// Waits for the next reply.
+    pub fn receive_reply(&self) -> Result<Reply, ControlError> {
         match receive(&self.socket, RecvFlags::empty())? {
             (Reply::Refused(why), _) => Err(ControlError::Refused(why)),
             (reply, _) => Ok(reply),

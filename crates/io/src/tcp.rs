@@ -52,9 +52,8 @@ pub fn outcome_for_bystanders(socket: impl AsFd, elapsed: Duration) -> Result<Du
     }
 }
 
-/// How long ago the other side of a connection closed it, on which nothing was ever said; zero if the kernel does not tell, as
-/// after a reset.
-pub fn heard_ago(socket: impl AsFd) -> Duration {
+/// How long ago the peer closed a connection on which it sent no data; zero if the kernel does not report it, as after a reset.
+pub fn closed_ago(socket: impl AsFd) -> Duration {
     /// TCP_CLOSE_WAIT of net/tcp_states.h: the last that came was the other side's FIN.
     const CLOSE_WAIT: u8 = 8;
     tcp_info(&socket).ok().filter(|info| info.state == CLOSE_WAIT).map_or(Duration::ZERO, |info| info.last_ack_recv)
@@ -121,7 +120,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = begin(listener.local_addr().unwrap(), Family::V4).unwrap();
         finish(&socket).unwrap();
-        assert_eq!(heard_ago(&socket), Duration::ZERO, "it has not");
+        assert_eq!(closed_ago(&socket), Duration::ZERO, "it has not");
         drop(listener.accept().unwrap());
         let mut poll = Poll::new().unwrap();
         poll.add(&socket, 0, Interest::Read).unwrap();
@@ -129,7 +128,7 @@ mod tests {
         poll.wait(&clock, None, &mut Vec::new()).unwrap();
         clock.sleep(Duration::from_millis(60));
         // The kernel counts in steps of up to 10 ms.
-        assert!(heard_ago(&socket) >= Duration::from_millis(40), "{:?}", heard_ago(&socket));
+        assert!(closed_ago(&socket) >= Duration::from_millis(40), "{:?}", closed_ago(&socket));
     }
 
     #[test]

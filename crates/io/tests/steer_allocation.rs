@@ -38,12 +38,12 @@ impl Pair {
         let gateway = End::new(&gateway, Role::Gateway, [4, 5, 6 << 32 | 6]);
         let mut pair = Self { ends: [host, gateway], came: 0, bytes: Vec::with_capacity(2_000) };
         pair.ends[0].open();
-        pair.settle(Instant::ZERO);
+        pair.run_until_idle(Instant::ZERO);
         assert!(Channel::ALL.iter().all(|channel| pair.ends[0].is_alive(*channel)));
         pair
     }
 
-    fn settle(&mut self, now: Instant) {
+    fn run_until_idle(&mut self, now: Instant) {
         let mut quiet = false;
         while !quiet {
             quiet = true;
@@ -81,9 +81,9 @@ impl Pair {
         bytes.extend_from_slice(&[0x80, 0x10, 1, 0, 0, 0, 0, 0, 1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
         bytes.resize(length.into(), 7);
         self.ends[end].packet(now, &self.bytes);
-        self.settle(now);
+        self.run_until_idle(now);
         self.ends.iter_mut().for_each(|end| end.timeout(now));
-        self.settle(now);
+        self.run_until_idle(now);
     }
 }
 

@@ -295,7 +295,7 @@ mod tests {
     use headstart_core::time::Duration;
     use proptest::prelude::*;
 
-    fn told(text: &str) -> String {
+    fn error(text: &str) -> String {
         parse(text).unwrap_err().to_string()
     }
 
@@ -318,7 +318,7 @@ mod tests {
         let (up, _) = parse("jitter=2ms,delay=15ms").unwrap();
         assert_eq!(up.delay, delay::normal(Duration::from_millis(15), Duration::from_millis(2)));
         assert_eq!(
-            told("delay=uniform:1ms:2ms,jitter=1ms"),
+            error("delay=uniform:1ms:2ms,jitter=1ms"),
             "jitter=1ms needs a plain delay such as delay=15ms, not delay=uniform:1ms:2ms: or write delay=normal:MEAN:SD"
         );
     }
@@ -343,12 +343,16 @@ mod tests {
         );
         assert_eq!(wlan("wlan-weak,delay=3ms").down.delay, delay::constant(Duration::from_millis(3)));
         assert!(wlan("lte,medium=wire").is_wire());
-        let told = |text: &str| parse_duplex(text).unwrap_err().to_string();
-        assert!(told("lte,medium=wlan:strong").starts_with("rate=constant:20mbit with medium=wlan:65mbit:1:"));
+        let error = |text: &str| parse_duplex(text).unwrap_err().to_string();
+        assert!(error("lte,medium=wlan:strong").starts_with("rate=constant:20mbit with medium=wlan:65mbit:1:"));
         assert!(parse_duplex("lte,rate=unlimited,medium=wlan:strong").is_ok());
-        assert!(told("wlan-strong;wlan-weak").starts_with("medium=wlan:65mbit:1:"));
-        assert!(told("medium=air").starts_with("`medium=air`: 1 parameters given to `wire`"), "{}", told("medium=air"));
-        assert!(super::tests::told("wlan-weak").contains("joins both directions, but here each is driven by itself"));
+        assert!(error("wlan-strong;wlan-weak").starts_with("medium=wlan:65mbit:1:"));
+        assert!(
+            error("medium=air").starts_with("`medium=air`: 1 parameters given to `wire`"),
+            "{}",
+            error("medium=air")
+        );
+        assert!(super::tests::error("wlan-weak").contains("joins both directions, but here each is driven by itself"));
     }
 
     #[test]
@@ -362,30 +366,30 @@ mod tests {
     #[test]
     fn the_messages_name_the_bad_part_and_list_what_exists() {
         assert!(
-            told("lten").starts_with("unknown preset `lten` (did you mean `lte`?); choose one of "),
+            error("lten").starts_with("unknown preset `lten` (did you mean `lte`?); choose one of "),
             "{}",
-            told("lten")
+            error("lten")
         );
-        assert!(told("lten").contains("lte, "));
+        assert!(error("lten").contains("lte, "));
         assert_eq!(
-            told("rate=1mbit,dealy=3ms"),
+            error("rate=1mbit,dealy=3ms"),
             "unknown key `dealy` in `dealy=3ms`; choose one of rate, delay, jitter, loss, queue, order, medium"
         );
-        assert_eq!(told("rate=1mbit,rate=2mbit"), "`rate=2mbit`: rate is given twice for one direction");
+        assert_eq!(error("rate=1mbit,rate=2mbit"), "`rate=2mbit`: rate is given twice for one direction");
         assert_eq!(
-            told("rate=1mbit,lte"),
+            error("rate=1mbit,lte"),
             "`lte` has no value: write KEY=VALUE with one of rate, delay, jitter, loss, queue, order, medium"
         );
-        assert!(told("loss=often").starts_with("`loss=often`: `often` is not a share: write a percentage"));
-        assert!(told("loss=often").contains("; loss is one of bernoulli:SHARE, fades:LENGTH:GAP[:LOSS[:SEED]], "));
+        assert!(error("loss=often").starts_with("`loss=often`: `often` is not a share: write a percentage"));
+        assert!(error("loss=often").contains("; loss is one of bernoulli:SHARE, fades:LENGTH:GAP[:LOSS[:SEED]], "));
         // All of them, whatever is added to the registry.
         for entry in loss::ALL {
             let form = [entry.name, entry.parameters].join(if entry.parameters.is_empty() { "" } else { ":" });
-            assert!(told("loss=often").contains(&form), "{form}");
+            assert!(error("loss=often").contains(&form), "{form}");
         }
-        assert_eq!(told("a;b;c"), "3 directions in `a;b;c`: write one for both, or two as `up;down`");
-        assert!(told("lte;").starts_with("an empty link in `lte;`"));
-        assert!(told("rate=trace:a.trace").contains("cannot read `a.trace`: trace files are not read here"));
+        assert_eq!(error("a;b;c"), "3 directions in `a;b;c`: write one for both, or two as `up;down`");
+        assert!(error("lte;").starts_with("an empty link in `lte;`"));
+        assert!(error("rate=trace:a.trace").contains("cannot read `a.trace`: trace files are not read here"));
     }
 
     #[test]

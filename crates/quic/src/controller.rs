@@ -166,7 +166,7 @@ impl Drop for Owner {
     fn drop(&mut self) {
         let Some(mut live) = locked(&self.0).take() else { return };
         // The last thing that happened is when the connection was last alive: no clock is asked.
-        if let Some(last) = live.sender.last_heard() {
+        if let Some(last) = live.sender.last_feedback() {
             live.learn_at(last);
         }
         if let Some(lease) = live.lease.take() {

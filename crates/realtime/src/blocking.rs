@@ -245,7 +245,7 @@ impl Listener {
         wait(within, async { Ok(self.0.accept().await.map(Session::from)) })
     }
 
-    /// Accepts no more; what waits in another thread is told. Sessions stay.
+    /// Accepts no more; a call that waits in another thread returns `None`. Sessions stay.
     pub fn stop(&self) {
         self.0.stop();
     }

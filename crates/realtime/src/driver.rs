@@ -143,8 +143,8 @@ pub(crate) async fn keep_time(shared: Arc<Shared>) {
 /// Keeps as many connections open as the messenger wants.
 async fn keep_connections(shared: Arc<Shared>, dial: Dial) {
     let mut pause = FIRST_PAUSE;
-    // What had been heard when it was last looked at, and connections that were opened since.
-    let (mut heard, mut unheard) = (0, 0);
+    // The arrivals at the last look, and connections that were opened since.
+    let (mut seen, mut unanswered) = (0, 0);
     loop {
         {
             let state = shared.lock();
@@ -175,13 +175,13 @@ async fn keep_connections(shared: Arc<Shared>, dial: Dial) {
                 return;
             }
             start(&shared, stream, Some(shared.clock.now().since(began)));
-            unheard += 1;
-            let (now_heard, wanted) = shared.heard();
-            if now_heard != heard {
-                (heard, unheard, pause) = (now_heard, 0, FIRST_PAUSE);
+            unanswered += 1;
+            let (arrivals, wanted) = shared.arrivals();
+            if arrivals != seen {
+                (seen, unanswered, pause) = (arrivals, 0, FIRST_PAUSE);
             }
             // A peer that accepts connections and closes them without a word is not asked ever faster.
-            if unheard <= wanted {
+            if unanswered <= wanted {
                 continue;
             }
         }

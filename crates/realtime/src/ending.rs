@@ -16,7 +16,7 @@ pub enum Why {
     },
     /// The peer does not know it any more: it was restarted, or has given it up.
     Gone,
-    /// There was no connection on which the peer answers, or nothing was heard of it while it owed an answer, for so long.
+    /// There was no connection on which the peer answers, or it sent nothing while it owed an answer, for so long.
     Lost(Duration),
     /// The peer never answered, for so long.
     Silent(Duration),

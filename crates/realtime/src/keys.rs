@@ -1,7 +1,7 @@
 //! Keys by which a relay and its clients know each other: Ed25519, bare (RFC 7250), each pinned by the other side.
 //!
 //! There is no authority and no name that could be lost, and nothing that expires. A secret key is 32 bytes in a file of its
-//! own that only its owner may read; a public key is 64 hexadecimal digits, to be told to the other side. What never happens
+//! own that only its owner may read; a public key is 64 hexadecimal digits, to be given to the other side. What never happens
 //! here: a peer whose key is not on the list gets past the handshake, or a secret is printed.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};

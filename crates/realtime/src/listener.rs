@@ -169,7 +169,7 @@ impl Listener {
     }
 
     /// Sessions that begin from now on are given up when their peer has not answered for so long ([`Config::patience`]); 30 seconds
-    /// unless told.
+    /// by default.
     pub fn set_patience(&self, patience: Duration) {
         *self.door.patience.lock().unwrap_or_else(PoisonError::into_inner) = patience;
     }
@@ -223,7 +223,7 @@ impl Listener {
         }
     }
 
-    /// Accepts no more: whatever waits in [`Listener::accept`] is told. Sessions stay.
+    /// Accepts no more: a waiting [`Listener::accept`] returns `None`. Sessions stay.
     pub fn stop(&self) {
         self.stopped.send_replace(true);
         if let Some(task) = &self.accepting {
@@ -292,7 +292,7 @@ impl Door {
         }
     }
 
-    /// Puts a connection into its session; into a new one only if it may begin one, and if the peer has not heard of it before.
+    /// Puts a connection into its session; into a new one only if it may begin one, and if the peer does not know it yet.
     fn place(&self, entrant: Entrant, may: May) -> Placed {
         let Entrant { session: id, connection, goes_on, config, stream, bytes } = entrant;
         let new = {

@@ -342,9 +342,9 @@ impl Session {
     /// Waits as [`Session::close`] does. Messages that are not known to have arrived; of those that a peer had confirmed when it died it
     /// is not known how many, and they count as one.
     pub(crate) async fn lost(&self) -> u64 {
-        let _ = tokio::time::timeout(LINGER, self.until(State::is_settled)).await;
+        let _ = tokio::time::timeout(LINGER, self.until(State::is_confirmed)).await;
         let state = self.shared.lock();
-        let known = state.all_arrived() && (state.is_settled() || state.ending().is_some());
+        let known = state.all_arrived() && (state.is_confirmed() || state.ending().is_some());
         let count = state.messenger.on_their_way() as u64 + state.messenger.untaken_by_peer();
         if known { 0 } else { count.max(1) }
     }

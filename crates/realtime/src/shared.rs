@@ -55,15 +55,15 @@ pub(crate) struct State {
     /// Whether all was known to have arrived when this side closed.
     pub arrived: Option<bool>,
     vigil: Vigil,
-    /// When the peer was last told that this side is there, though it does not read.
+    /// When this side last sent a keepalive while it does not read.
     assured: Instant,
     /// What a program may poll, and whether it is readable.
     signal: Option<(OwnedFd, bool)>,
-    /// The tasks that wait to know what the peer is were told.
+    /// The tasks that wait to know what the peer is were woken.
     judged: bool,
     pub next_connection: u32,
-    /// How often bytes have come.
-    heard: u64,
+    /// How often bytes were received.
+    arrivals: u64,
     /// The program has not accepted the session yet, and many others wait besides.
     pub confined: bool,
 }
@@ -97,7 +97,7 @@ impl State {
     }
 
     /// Whether nothing is on its way, and the peer answers: one that was lost may have died with what it had confirmed.
-    pub fn is_settled(&self) -> bool {
+    pub fn is_confirmed(&self) -> bool {
         let answers = self.messenger.answered() > 0 || !self.messenger.has_sent();
         self.messenger.on_their_way() == 0 && answers
     }
@@ -159,7 +159,7 @@ impl Shared {
                 signal: None,
                 judged: false,
                 next_connection: 0,
-                heard: 0,
+                arrivals: 0,
                 confined: false,
             }),
             timer: Notify::new(),
@@ -252,12 +252,12 @@ impl Shared {
         }
     }
 
-    /// Tells the peer over connection `id` that this side is there, if it was not told of late: it does not read what comes over that.
+    /// Sends the peer a keepalive over connection `id`, which this side does not read at the moment, unless it sent one recently.
     pub fn assure(&self, id: u32) {
         let mut state = self.lock();
         let now = self.clock.now();
         // Nor can it hear that the peer is there.
-        state.vigil.heard(now);
+        state.vigil.received(now);
         if now >= state.assured + ASSURES {
             state.assured = now;
             state.wakeups.count("keepalive");
@@ -296,8 +296,8 @@ impl Shared {
         state.senders.drain(..).for_each(Waker::wake);
         match result {
             Ok(()) => {
-                state.heard += 1;
-                state.vigil.heard(self.clock.now());
+                state.arrivals += 1;
+                state.vigil.received(self.clock.now());
             }
             // Where the peer answers on other connections, these lead elsewhere.
             Err(FrameError::Gone) => {}
@@ -315,14 +315,14 @@ impl Shared {
         result
     }
 
-    /// How often bytes have come over any connection, and how many connections are wanted.
-    pub fn heard(&self) -> (u64, usize) {
+    /// How often bytes were received over any connection, and how many connections are wanted.
+    pub fn arrivals(&self) -> (u64, usize) {
         let state = self.lock();
-        (state.heard, state.messenger.connections_wanted())
+        (state.arrivals, state.messenger.connections_wanted())
     }
 
     /// A connection is up; what tells its writer that there is something to write. `None` for one that has the number of another,
-    /// as when a host replays what it has heard, and for one too many.
+    /// as when a host replays what it captured, and for one too many.
     pub fn opened(&self, input: Input, id: u32) -> Option<Arc<Notify>> {
         let writer = Arc::new(Notify::new());
         let mut state = self.lock();

@@ -64,7 +64,7 @@ const ASK_PROGRAM_EVERY: i32 = 10;
 const ASK_PROGRAM: i32 = 6;
 
 /// Has the kernel end a connection by a reset when it is closed, by the death of this process too, or in order again. A program that
-/// hears a reset does not take half of an answer for the whole.
+/// gets a reset does not take half of an answer for the whole.
 pub(crate) fn break_off(socket: impl AsFd, yes: bool) {
     // SO_LINGER is as old as sockets; where it is refused, an end is all that can be said.
     let _ = rustix::net::sockopt::set_socket_linger(socket, yes.then_some(Duration::ZERO));

@@ -1,4 +1,4 @@
-//! When a peer is given up: it answers on no connection, or nothing is heard of it while something is on its way to it.
+//! When a peer is given up: it answers on no connection, or it sends nothing while something is on its way to it.
 //!
 //! The second is for a peer that stands still while its kernel keeps the connections open, and for streams that no kernel watches. A
 //! program that only takes its messages late is not given up: its side reads no further, and says every second that it is there
@@ -24,32 +24,32 @@ pub(crate) struct Vigil {
     alone: Option<Instant>,
     /// There was one before.
     met: bool,
-    /// Since when nothing has been heard of the peer while something is on its way to it.
-    unheard: Option<Instant>,
+    /// Since when the peer has sent nothing while something is on its way to it.
+    silent_since: Option<Instant>,
 }
 
 impl Vigil {
     pub const fn new(patience: Duration) -> Self {
-        Self { patience, alone: None, met: false, unheard: None }
+        Self { patience, alone: None, met: false, silent_since: None }
     }
 
     /// Whether there is a connection on which the peer answers, and whether something is on its way to it.
     pub fn looked(&mut self, now: Instant, answered: bool, on_its_way: bool) {
         self.met |= answered;
         self.alone = if answered { None } else { self.alone.or(Some(now)) };
-        self.unheard = if answered && on_its_way { self.unheard.or(Some(now)) } else { None };
+        self.silent_since = if answered && on_its_way { self.silent_since.or(Some(now)) } else { None };
     }
 
-    /// Bytes have come.
-    pub fn heard(&mut self, now: Instant) {
-        self.unheard = self.unheard.map(|_| now);
+    /// Bytes were received from the peer.
+    pub fn received(&mut self, now: Instant) {
+        self.silent_since = self.silent_since.map(|_| now);
     }
 
     /// When the peer is to be given up.
     pub fn deadline(&self) -> Option<Deadline> {
         let alone = self.alone.map(|at| Deadline { at: at + self.patience, why: "the peer answers on no connection" });
-        let unheard = self.unheard.map(|at| Deadline { at: at + self.longest(), why: "the peer does not answer" });
-        Deadline::earliest([alone, unheard])
+        let silent = self.silent_since.map(|at| Deadline { at: at + self.longest(), why: "the peer does not answer" });
+        Deadline::earliest([alone, silent])
     }
 
     /// Why the peer is given up now, if it is.
@@ -58,7 +58,7 @@ impl Vigil {
             return Some(if self.met { Why::Lost(self.patience) } else { Why::Silent(self.patience) });
         }
         let longest = self.longest();
-        is_due(&mut self.unheard, longest, now).then_some(Why::Lost(longest))
+        is_due(&mut self.silent_since, longest, now).then_some(Why::Lost(longest))
     }
 
     fn longest(&self) -> Duration {
@@ -108,7 +108,7 @@ mod tests {
     fn any_word_of_the_peer_gives_it_more_time() {
         let mut vigil = vigil();
         vigil.looked(at(0), true, true);
-        vigil.heard(at(9));
+        vigil.received(at(9));
         assert_eq!((vigil.verdict(at(18)), vigil.deadline().unwrap().at), (None, at(19)));
         // All has come: nothing is owed.
         vigil.looked(at(18), true, false);

@@ -20,11 +20,11 @@ pub(crate) enum Served {
     Failed(c_int),
     /// It is the kernel's; the supervisor is not to be asked a second time.
     Declined,
-    /// It is to be made as the program made it, and will be heard.
-    Heard,
+    /// It is to be made as the program made it: the seccomp filter traps it for the supervisor.
+    Trapped,
 }
 
-/// Whether a connect of `fd` does not wait. One that is heard is looked at from outside: signals, cancellation, timeouts and other
+/// Whether a connect of `fd` does not wait. One that is trapped is looked at from outside: signals, cancellation, timeouts and other
 /// holders of the socket are the kernel's, as without us, and one that does not wait can be helped later, should it come to nothing.
 fn is_nonblocking(fd: c_int) -> bool {
     // SAFETY: no pointers.
@@ -43,8 +43,8 @@ pub(crate) unsafe fn accelerate(fd: c_int, addr: *const libc::sockaddr, len: lib
     if !session.may_know(to.ip()) {
         return None;
     }
-    if session.calls_are_heard() {
-        return is_nonblocking(fd).then_some(Served::Heard);
+    if session.calls_are_trapped() {
+        return is_nonblocking(fd).then_some(Served::Trapped);
     }
     if !marks::may_exchange(fd) {
         return None;

@@ -78,7 +78,7 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const libc::sockaddr, 
             // SAFETY: the copy is longer than `len`.
             unsafe { original::connect(fd, copy.as_ptr().cast(), len) }
         }
-        Some(Served::Heard) => {
+        Some(Served::Trapped) => {
             original::set_errno(errno);
             // SAFETY: the caller's own arguments, unchanged.
             repeated(|| unsafe { original::connect(fd, addr, len) })
@@ -91,7 +91,7 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const libc::sockaddr, 
     }
 }
 
-/// Makes a call that says EINTR only if a signal came before the supervisor had heard of it: nothing has happened yet.
+/// Makes a call that says EINTR only if a signal came before the supervisor was notified of it: nothing has happened yet.
 fn repeated(call: impl Fn() -> c_int) -> c_int {
     loop {
         let result = call();
@@ -101,7 +101,7 @@ fn repeated(call: impl Fn() -> c_int) -> c_int {
     }
 }
 
-/// getsockopt(2): a look at SO_ERROR may be heard, and must not be interrupted for it.
+/// getsockopt(2): a look at SO_ERROR may be trapped, and must not be interrupted for it.
 ///
 /// # Safety
 /// As getsockopt(2): `value` and `len` valid, or null.

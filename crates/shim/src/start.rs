@@ -35,8 +35,8 @@ impl Session {
         self.mapped.get(bit / 8).is_some_and(|b| b.load(Ordering::Relaxed) & (1 << (bit % 8)) != 0)
     }
 
-    /// Whether the supervisor hears the system calls of this process too.
-    pub fn calls_are_heard(&self) -> bool {
+    /// Whether system calls of this process are trapped for the supervisor too.
+    pub fn calls_are_trapped(&self) -> bool {
         self.mapped.get(FILTER_BYTES).is_some_and(|b| b.load(Ordering::Relaxed) != 0)
     }
 }

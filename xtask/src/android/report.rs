@@ -3,7 +3,7 @@
 
 use super::{Places, failed};
 use crate::Failure;
-use crate::step::{Heard, Step};
+use crate::step::{Captured, Step};
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub fn size(places: &Places, what: &str, file: &Path) -> Result<(), Failure> {
 
 /// Runs a step, and adds those of its lines that are `wanted`.
 pub fn run(places: &Places, title: &str, step: &Step, wanted: impl Fn(&str) -> bool) -> Result<(), Failure> {
-    let Heard { success, output, .. } = step.hear()?;
+    let Captured { success, output, .. } = step.capture()?;
     let lines = output.iter().filter(|line| wanted(line)).map(|line| format!("{line}\n")).collect::<String>();
     let ending = if success { "" } else { "**It failed.**\n" };
     line(places, &format!("\n## {title}\n\n```text\n{lines}```\n{ending}"))?;

@@ -65,7 +65,7 @@ pub struct Turn {
 
 impl Turn {
     /// Reads it out of what libFuzzer prints (`-print_final_stats=1`).
-    pub fn heard(lines: &[String]) -> Self {
+    pub fn parse(lines: &[String]) -> Self {
         let features = |line: &String| line.split(" ft: ").nth(1)?.split(' ').next()?.parse::<u64>().ok();
         let first = lines.iter().filter(|line| line.contains("INITED")).find_map(features);
         let last = lines.iter().rev().find_map(features).unwrap_or_default();
@@ -119,12 +119,12 @@ mod tests {
             "#5000\tDONE   cov: 41 ft: 67 corp: 10/37b lim: 48 exec/s: 50 rss: 31Mb",
             "stat::number_of_executed_units: 5000",
         ];
-        let turn = Turn::heard(&lines.map(str::to_owned));
+        let turn = Turn::parse(&lines.map(str::to_owned));
         assert_eq!(turn, Turn { inputs: 5000, features: 67, new: 7 });
         let before = Played { seconds: 10, inputs: 1, features: 50, quiet: 10 };
         assert_eq!(before.and(turn, 5), Played { seconds: 15, inputs: 5001, features: 67, quiet: 0 });
         assert_eq!(before.and(Turn { new: 0, ..turn }, 5).quiet, 15);
-        assert_eq!(Turn::heard(&[]), Turn::default());
+        assert_eq!(Turn::parse(&[]), Turn::default());
     }
 
     #[test]

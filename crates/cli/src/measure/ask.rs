@@ -53,13 +53,20 @@ struct Transfer {
 }
 
 impl Transfer {
-    /// As JSON; by how much it has lengthened round trips.
-    fn told(&self, added: Option<f64>) -> Value {
+    /// As JSON. `added`: by how much the transfer lengthened round trips, in ms.
+    fn to_json(&self, added: Option<f64>) -> Value {
         json!({
             "mbit_s": round(self.mbit_s), "loaded_ms": figures(&self.loaded),
             "round_trips_a_minute": self.loaded.a_minute().map(f64::round),
             "added_ms": added.map(round), "grade": added.map(grade),
         })
+    }
+
+    /// Prints it as a line. `added`: as for [`Self::to_json`].
+    fn print(&self, name: &str, added: Option<f64>) {
+        let (name, grade) = (name.replace('_', ", "), added.map_or("?", grade));
+        let loaded = in_words(&self.loaded);
+        crate::say!("{name:<10}  {:.2} Mbit/s, round trip under load {loaded}: {grade}", self.mbit_s);
     }
 }
 
@@ -100,7 +107,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let verdict = if doubts.is_empty() { "ok" } else { "degraded" };
     let added = |transfer: &Transfer| Some(transfer.loaded.median()? - idle.median()?);
     if args.format.json {
-        let each = transfers.iter().map(|(name, transfer)| ((*name).to_owned(), transfer.told(added(transfer))));
+        let each = transfers.iter().map(|(name, transfer)| ((*name).to_owned(), transfer.to_json(added(transfer))));
         let each: serde_json::Map<String, Value> = each.collect();
         let device = serde_json::to_value(&device).context("the state of this machine")?;
         document(
@@ -115,13 +122,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     crate::say!("connect     {}", in_words(&connects));
     crate::say!("round trip  {}", in_words(&idle));
     for (name, transfer) in &transfers {
-        let name = name.replace('_', ", ");
-        let grade = added(transfer).map_or("?", grade);
-        crate::say!(
-            "{name:<10}  {:.2} Mbit/s, round trip under load {}: {grade}",
-            transfer.mbit_s,
-            in_words(&transfer.loaded)
-        );
+        transfer.print(name, added(transfer));
     }
     crate::say!("verdict     {verdict}");
     doubts.iter().for_each(|doubt| crate::say!("            {doubt}"));

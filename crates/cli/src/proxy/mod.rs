@@ -253,19 +253,19 @@ async fn answer(shared: Arc<Shared>, seat: Arc<Seat>, request: Request<Incoming>
     let user = shared.door.user(request.headers().get(PROXY_AUTHORIZATION).map(|value| value.as_bytes()));
     let Some(user) = user else {
         let mut refused =
-            said(StatusCode::PROXY_AUTHENTICATION_REQUIRED, "this proxy requires a user name and a password\n");
+            response(StatusCode::PROXY_AUTHENTICATION_REQUIRED, "this proxy requires a user name and a password\n");
         refused.headers_mut().insert(PROXY_AUTHENTICATE, door::CHALLENGE);
         return refused;
     };
     if !seat.admit(user) {
-        return said(StatusCode::SERVICE_UNAVAILABLE, "too many connections are open through this proxy\n");
+        return response(StatusCode::SERVICE_UNAVAILABLE, "too many connections are open through this proxy\n");
     }
     let answered = if request.method() == Method::CONNECT {
         connect::connect(&shared, seat, request).await
     } else {
         fetch::fetch(&shared, request).await
     };
-    answered.unwrap_or_else(|Refusal(status, why)| said(status, &why))
+    answered.unwrap_or_else(|Refusal(status, why)| response(status, &why))
 }
 
 /// Why a request is not carried out: the message to its sender.
@@ -283,7 +283,7 @@ impl Refusal {
     }
 }
 
-fn said(status: StatusCode, text: &str) -> Response<Body> {
+fn response(status: StatusCode, text: &str) -> Response<Body> {
     let mut response = Response::new(Body::Text(text.to_owned().into()));
     *response.status_mut() = status;
     response

@@ -1,6 +1,6 @@
 //! What a verb with sessions of small messages tells a client that asks: `headstart ui`.
 
-use headstart_io::board::{self, Told};
+use headstart_io::board::{self, Report};
 use headstart_realtime::observe;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The sessions of a process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Board {
-    /// [`Told::VERSION`].
+    /// [`Report::VERSION`].
     pub version: u32,
     /// The process.
     pub pid: u32,
@@ -69,7 +69,7 @@ pub struct Line {
     pub conflated: u64,
 }
 
-impl Told for Board {
+impl Report for Board {
     const NAME: &'static str = "headstart-messages-";
     const VERSION: u32 = 1;
 

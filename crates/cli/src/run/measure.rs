@@ -101,11 +101,11 @@ pub fn run(args: &Wanted<'_>) -> anyhow::Result<u8> {
             }
         },
     };
-    remains::in_two(|told| measured(args, outputs, by, told))
+    remains::in_two(|release| measured(args, outputs, by, release))
 }
 
 /// The same, in the process that forwards.
-fn measured(args: &Wanted<'_>, outputs: Outputs, by: By, told: remains::Told) -> anyhow::Result<u8> {
+fn measured(args: &Wanted<'_>, outputs: Outputs, by: By, release: remains::Release) -> anyhow::Result<u8> {
     let name = args.profile.unwrap_or(profile::DEFAULT.name);
     let profile = profile::find(name).map_err(|e| exit::Usage(e.to_string()))?;
     signal::pass_on_to(0).context("handling signals")?;
@@ -150,7 +150,7 @@ fn measured(args: &Wanted<'_>, outputs: Outputs, by: By, told: remains::Told) ->
         code => code,
     };
     if let (Some(left), Some(mut worker)) = (left, worker) {
-        told.go_on_alone(code).context("letting the command end")?;
+        release.go_on_alone(code).context("letting the command end")?;
         let _ = worker.run(&left, LAST_WORDS);
     }
     Ok(code)
@@ -560,7 +560,7 @@ mod tests {
             facts: None,
             requests: Default::default(),
             local_retransmissions: 0,
-            told: None,
+            kernel_stats: None,
             end: End::Refused,
             ended: Some(Instant::from_millis(9)),
         }

@@ -219,7 +219,7 @@ pub fn covered(mut args: Args, named: Option<&Path>, alone: Alone) -> anyhow::Re
     };
     // The supervisor is found while the program is being loaded. What the program asks before that waits, and is not lost.
     let link = attach(&args, settings, registration, config.whole(&all::LINGER), alone);
-    let calls = trapped.and_then(|trapped| heard(&args, &ways, link.as_ref().ok(), trapped));
+    let calls = trapped.and_then(|trapped| hand_over_calls(&args, &ways, link.as_ref().ok(), trapped));
     let watched = link.as_ref().map_or(Ok(()), |link| watch(child.pid(), link));
     let code = end_of(&child)?;
     for why in watched.err().iter().chain(link.as_ref().err()) {
@@ -392,7 +392,7 @@ struct Trapped {
     duty: Duty,
 }
 
-/// What it takes to hear the program's system calls, if they are to be heard.
+/// What is needed to trap the program's system calls, if they are to be trapped.
 fn trap(args: &Args, ways: &Ways) -> Option<Trapped> {
     ways.calls.as_ref().ok()?;
     let made = || {
@@ -404,19 +404,19 @@ fn trap(args: &Args, ways: &Ways) -> Option<Trapped> {
     match made() {
         Ok(trapped) => Some(trapped),
         Err(why) => {
-            not_heard(args, ways, &why);
+            warn_not_trapped(args, ways, &why);
             None
         }
     }
 }
 
-/// Hands the program's system calls, and the duty to answer them, to the supervisor. Says so if they are not to be had, or if
-/// they are all that there is.
-fn heard(args: &Args, ways: &Ways, link: Option<&Link>, trapped: Trapped) -> Option<Listener> {
+/// Hands the program's trapped system calls, and the duty to answer them, to the supervisor. Warns if they cannot be trapped, or if
+/// the program is covered in no other way.
+fn hand_over_calls(args: &Args, ways: &Ways, link: Option<&Link>, trapped: Trapped) -> Option<Listener> {
     let listener = match trapped.trap.listener() {
         Ok(listener) => listener,
         Err(why) => {
-            not_heard(args, ways, &why);
+            warn_not_trapped(args, ways, &why);
             return None;
         }
     };
@@ -427,11 +427,11 @@ fn heard(args: &Args, ways: &Ways, link: Option<&Link>, trapped: Trapped) -> Opt
         );
     }
     // Should there be no supervisor, or not any more, the watchdog has the duty from here on.
-    let _ = link.map(|link| link.hear_calls(&listener, &trapped.outstanding, trapped.duty));
+    let _ = link.map(|link| link.hand_over_calls(&listener, &trapped.outstanding, trapped.duty));
     Some(listener)
 }
 
-fn not_heard(args: &Args, ways: &Ways, why: &dyn std::fmt::Display) {
+fn warn_not_trapped(args: &Args, ways: &Ways, why: &dyn std::fmt::Display) {
     let name = args.command[0].to_string_lossy();
     match ways.preload {
         Ok(()) => complain(args, format_args!("{name} is covered through its C library only: {why}")),

@@ -15,11 +15,11 @@ use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
 /// How often it is looked whether a process is left. One look reads a link of each process of the host.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How the command learns that it may end.
+/// Releases the command, which may then end before this process.
 #[derive(Debug)]
-pub struct Told(PipeWriter);
+pub struct Release(PipeWriter);
 
-impl Told {
+impl Release {
     /// The command ends with `code`, and this process goes on without a terminal.
     pub fn go_on_alone(mut self, code: u8) -> io::Result<()> {
         self.0.write_all(&[code])?;
@@ -31,23 +31,23 @@ impl Told {
     }
 }
 
-/// Does `work` in a process of its own; the exit code that it ends with, or that it tells before.
-pub fn in_two(work: impl FnOnce(Told) -> anyhow::Result<u8>) -> anyhow::Result<u8> {
+/// Does `work` in a process of its own; the exit code that it ends with, or that it [releases](Release) the command with before.
+pub fn in_two(work: impl FnOnce(Release) -> anyhow::Result<u8>) -> anyhow::Result<u8> {
     // From before there is anything to leave behind.
     signal::pass_on_to(0).context("handling signals")?;
-    let (mut heard, told) = io::pipe().context("making a pipe")?;
+    let (mut reader, writer) = io::pipe().context("making a pipe")?;
     match fork::split().context("starting the forwarder")? {
         None => {
-            drop(heard);
-            std::process::exit(exit::number(work(Told(told))).into());
+            drop(reader);
+            std::process::exit(exit::number(work(Release(writer))).into());
         }
         Some(forwarder) => {
-            drop(told);
+            drop(writer);
             // What it writes to is the other process's: nothing that is kept for it is to be written twice.
             std::mem::forget(work);
             signal::pass_on_to(forwarder.as_raw_pid()).context("handling signals")?;
             let mut code = [0];
-            if heard.read_exact(&mut code).is_ok() {
+            if reader.read_exact(&mut code).is_ok() {
                 return Ok(code[0]);
             }
             fork::end_of(forwarder).map(exit::of_child).context("waiting for the forwarder")

@@ -219,21 +219,21 @@ mod tests {
     }
 
     /// Status, length and range of an answer.
-    fn told(answer: &Response<Body>) -> (u16, String, String) {
+    fn summary(answer: &Response<Body>) -> (u16, String, String) {
         (answer.status().as_u16(), says(answer, header::CONTENT_LENGTH), says(answer, header::CONTENT_RANGE))
     }
 
     #[test]
     fn a_file_comes_whole_or_in_part() {
         let (_scratch, site) = site("part");
-        assert_eq!(told(&get(&site, "/file.txt", &[])), (200, "10".into(), String::new()));
-        let part = |range| told(&get(&site, "/file.txt", &[(header::RANGE, range)]));
+        assert_eq!(summary(&get(&site, "/file.txt", &[])), (200, "10".into(), String::new()));
+        let part = |range| summary(&get(&site, "/file.txt", &[(header::RANGE, range)]));
         assert_eq!(part("bytes=2-4"), (206, "3".into(), "bytes 2-4/10".into()));
         assert_eq!(part("bytes=-1"), (206, "1".into(), "bytes 9-9/10".into()));
         assert_eq!(part("bytes=10-").0, 416);
         assert_eq!(part("bytes=10-").2, "bytes */10");
         assert_eq!(part("bytes=0-1,4-5").0, 200);
-        assert_eq!(told(&get(&site, "/empty", &[])), (200, "0".into(), String::new()));
+        assert_eq!(summary(&get(&site, "/empty", &[])), (200, "0".into(), String::new()));
         let answer = get(&site, "/file.txt", &[(header::RANGE, "bytes=2-4")]);
         assert!(matches!(answer.body(), Body::File(chunks) if chunks.left() == 3));
     }
@@ -319,7 +319,7 @@ mod tests {
     fn head_says_what_get_would_bring_and_nothing_else_is_answered() {
         let (_scratch, site) = site("head");
         let head = ask(&site, Method::HEAD, "/file.txt", &[]);
-        assert!(told(&head) == (200, "10".into(), String::new()) && matches!(head.body(), Body::Empty));
+        assert!(summary(&head) == (200, "10".into(), String::new()) && matches!(head.body(), Body::Empty));
         let post = ask(&site, Method::POST, "/file.txt", &[]);
         assert_eq!((post.status().as_u16(), says(&post, header::ALLOW)), (405, "GET, HEAD".into()));
     }

@@ -107,10 +107,10 @@ async fn admit(incoming: Incoming, place: Arc<Place>, start: Start, serving: Ser
     transport.max_concurrent_uni_streams(8u32.into());
     transport.stream_receive_window(RECEIVED.into()).receive_window((8 * RECEIVED).into());
     config.transport_config(Arc::new(transport));
-    let told = StartReport { watch: watch.clone(), rule: paths.memory.options().rule.name, remembered };
+    let report = StartReport { watch: watch.clone(), rule: paths.memory.options().rule.name, remembered };
     if let Ok(connecting) = incoming.accept_with(Arc::new(config)) {
         tokio::select! {
-            () = carry(connecting, serving.of(remote.ip()), place.clone(), told) => {}
+            () = carry(connecting, serving.of(remote.ip()), place.clone(), report) => {}
             // What is dropped is closed.
             () = place.must_leave() => {}
         }
@@ -126,7 +126,7 @@ fn sending(window: u64) -> u64 {
     (4 * window).clamp(LEAST_SENDING, MOST_SENDING)
 }
 
-async fn carry(connecting: Connecting, serving: Serving, place: Arc<Place>, told: StartReport) {
+async fn carry(connecting: Connecting, serving: Serving, place: Arc<Place>, report: StartReport) {
     let opened = tokio::select! {
         opened = greeted(connecting) => opened,
         // It has not asked for anything.
@@ -134,7 +134,7 @@ async fn carry(connecting: Connecting, serving: Serving, place: Arc<Place>, told
     };
     if let Some(opened) = opened {
         place.has_moved();
-        connection(opened, serving, place, told).await;
+        connection(opened, serving, place, report).await;
     }
 }
 
@@ -180,7 +180,7 @@ where
     builder.build(Bounded::new(connection)).await
 }
 
-async fn connection(opened: Connection, serving: Serving, place: Arc<Place>, told: StartReport) {
+async fn connection(opened: Connection, serving: Serving, place: Arc<Place>, report: StartReport) {
     let http = bounded(h3_quinn::Connection::new(opened.clone()));
     // A client that gives no credit for what a server must say first wants nothing.
     let built = tokio::select! {
@@ -198,7 +198,7 @@ async fn connection(opened: Connection, serving: Serving, place: Arc<Place>, tol
             // What goes wrong with one connection concerns its client alone.
             accepted = http.accept() => match accepted {
                 Ok(Some(resolver)) => {
-                    let asked = Asked { serving: serving.clone(), place: place.clone(), told: told.clone(), opened: opened.clone() };
+                    let asked = Asked { serving: serving.clone(), place: place.clone(), report: report.clone(), opened: opened.clone() };
                     requests.spawn(asked.answered(resolver));
                 }
                 _ => return finish(requests).await,
@@ -215,7 +215,7 @@ async fn connection(opened: Connection, serving: Serving, place: Arc<Place>, tol
             tokio::select! {
                 Some(_) = requests.join_next(), if !requests.is_empty() => {}
                 _ = look.tick(), if was_idle => {
-                    looks = if told.watch.flight().unwrap_or(0) == 0 { looks + 1 } else { 0 };
+                    looks = if report.watch.flight().unwrap_or(0) == 0 { looks + 1 } else { 0 };
                     if looks == 2 {
                         break;
                     }
@@ -243,7 +243,7 @@ fn is_of_one_connection(headers: &HeaderMap) -> bool {
 struct Asked {
     serving: Serving,
     place: Arc<Place>,
-    told: StartReport,
+    report: StartReport,
     opened: Connection,
 }
 
@@ -295,8 +295,8 @@ impl Asked {
         if let Ok(now) = HeaderValue::from_str(&now) {
             head.headers.insert(DATE, now);
         }
-        if let Some(told) = self.told.header() {
-            head.headers.insert("server-timing", told);
+        if let Some(timing) = self.report.header() {
+            head.headers.insert("server-timing", timing);
         }
         // What comes behind the head of a request to us is not read.
         stream.stop_sending(Code::H3_NO_ERROR);
@@ -307,7 +307,7 @@ impl Asked {
             Body::Text(text) => self.pieces(stream, &mut pieces, text).await?,
             Body::File(mut chunks) => {
                 loop {
-                    let window = self.told.watch.window().unwrap_or(0);
+                    let window = self.report.watch.window().unwrap_or(0);
                     // quinn keeps a piece until all of it was acknowledged: several are to fit into what it may keep.
                     let is_little = window < LARGE || turn.is_none_or(Turn::is_scarce);
                     let Some(piece) = chunks.next(is_little).await else { break };
@@ -350,7 +350,7 @@ impl Asked {
                     return done.map_err(|_| Code::H3_REQUEST_CANCELLED);
                 }
                 // When nothing is on its way, it is not others that this waits for.
-                is_empty |= self.told.watch.flight() == Some(0);
+                is_empty |= self.report.watch.flight() == Some(0);
             }
             let moved = self.opened.stats().udp_tx.bytes - sent;
             let probes = PROBES * LOOK.as_secs() / STALLED.as_secs();

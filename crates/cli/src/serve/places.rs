@@ -268,8 +268,8 @@ mod tests {
         [192, 0, 2, last].into()
     }
 
-    /// Whether it was told to leave.
-    fn is_told(place: &Place) -> bool {
+    /// Whether it must leave now.
+    fn must_leave(place: &Place) -> bool {
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         std::pin::pin!(place.must_leave()).poll(&mut cx).is_ready()
     }
@@ -297,7 +297,7 @@ mod tests {
         let places = Places::new(3, 3);
         let all: Vec<_> = (0..3).map(|_| places.enter(ip(1)).unwrap()).collect();
         let turns: Vec<_> = (0..3).map(|_| all[0].answer().unwrap()).collect();
-        assert!(all.iter().all(|place| !is_told(place)) && all[0].is_answering());
+        assert!(all.iter().all(|place| !must_leave(place)) && all[0].is_answering());
         drop((turns, all));
         assert!(places.lock().held.is_empty() && places.lock().groups.is_empty() && places.lock().answers == 0);
     }
@@ -309,7 +309,7 @@ mod tests {
             (places.enter(ip(1)).unwrap(), places.enter(ip(2)).unwrap(), places.enter(ip(2)).unwrap());
         moving.has_moved();
         let newcomer = places.enter(ip(3)).unwrap();
-        assert!(is_told(&silent) && !is_told(&one) && !is_told(&moving) && !is_told(&newcomer));
+        assert!(must_leave(&silent) && !must_leave(&one) && !must_leave(&moving) && !must_leave(&newcomer));
         assert!(silent.answer().is_none(), "it has no place any more");
     }
 
@@ -319,7 +319,7 @@ mod tests {
         let held: Vec<_> = [1, 2, 2].into_iter().map(|n| places.enter(ip(n)).unwrap()).collect();
         held.iter().for_each(|place| place.has_moved());
         assert!(places.enter(ip(2)).is_none());
-        assert!(places.enter(ip(3)).is_some() && is_told(&held[1]) && !is_told(&held[0]));
+        assert!(places.enter(ip(3)).is_some() && must_leave(&held[1]) && !must_leave(&held[0]));
     }
 
     #[test]
@@ -329,7 +329,7 @@ mod tests {
         let (first, second) = (places.enter(site(0x01)).unwrap(), places.enter(site(0x02)).unwrap());
         first.has_moved();
         second.has_moved();
-        assert!(places.enter(ip(1)).is_some() && is_told(&first), "two of a /56");
+        assert!(places.enter(ip(1)).is_some() && must_leave(&first), "two of a /56");
     }
 
     #[test]
@@ -340,7 +340,7 @@ mod tests {
         turns[0].has_moved();
         assert!(greedy.answer().is_none(), "it has all of them");
         let turn = honest.answer().unwrap();
-        assert!(is_told(&greedy) && !is_told(&honest));
+        assert!(must_leave(&greedy) && !must_leave(&honest));
         drop(turns);
         assert_eq!(places.lock().answers, 1);
         drop(turn);

@@ -18,7 +18,7 @@ use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use headstart_io::daemon::client::ask;
-use headstart_io::daemon::message::{Answer as Said, Wish};
+use headstart_io::daemon::message::{Answer as Reply, Wish};
 use headstart_io::host::place::Place;
 use headstart_io::link::Link;
 use headstart_io::store::Series;
@@ -189,12 +189,12 @@ fn explain(query: &str) -> Answer {
 
 /// Has the daemon undo everything, if this user may.
 fn down() -> Answer {
-    let said = Place::of_host()
+    let reply = Place::of_host()
         .map_err(|e| e.to_string())
         .and_then(|place| ask(&place, Wish::Down).map_err(|e| e.to_string()));
-    match said {
-        Ok(Said::Down(undoing)) => as_json(&json!(undoing)),
-        Ok(Said::Refused { why }) => Answer::plain(StatusCode::FORBIDDEN, why),
+    match reply {
+        Ok(Reply::Down(undoing)) => as_json(&json!(undoing)),
+        Ok(Reply::Refused { why }) => Answer::plain(StatusCode::FORBIDDEN, why),
         Ok(other) => Answer::plain(StatusCode::BAD_GATEWAY, format!("unexpected answer from the daemon: {other:?}")),
         Err(why) => Answer::plain(StatusCode::BAD_GATEWAY, why),
     }

@@ -409,7 +409,7 @@ mod tests {
     }
 
     /// Connections in all of an answer, and the medians.
-    fn told(past: &Past) -> (f64, Vec<f64>) {
+    fn totals(past: &Past) -> (f64, Vec<f64>) {
         let all = past.between(now() - 60, now(), Some("curl"));
         let line = |name: &str| all["lines"][name].as_array().cloned().unwrap_or_default();
         let numbers = |name: &str| line(name).iter().filter_map(Value::as_f64).collect::<Vec<_>>();
@@ -421,20 +421,20 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let mut past = Past::new(store(scratch.path()));
         past.take(&look(1, 7, 100));
-        assert_eq!(told(&past).0, 0.0, "what was there before the first look was not seen");
+        assert_eq!(totals(&past).0, 0.0, "what was there before the first look was not seen");
         past.take(&look(2, 7, 103));
         past.take(&look(2, 7, 103));
-        let (connections, medians) = told(&past);
+        let (connections, medians) = totals(&past);
         assert_eq!(connections, 3.0, "a look that is shared counts once");
         assert!((25.0..50.0).contains(&medians[0]), "{medians:?}");
         past.take(&look(3, 8, 2));
-        assert_eq!(told(&past).0, 5.0, "another supervisor begins at zero");
+        assert_eq!(totals(&past).0, 5.0, "another supervisor begins at zero");
         past.write();
         drop(past);
         let mut next = Past::new(store(scratch.path()));
-        assert_eq!((told(&next).0, next.notes()), (5.0, &[][..]));
+        assert_eq!((totals(&next).0, next.notes()), (5.0, &[][..]));
         next.take(&look(4, 8, 9));
-        assert_eq!(told(&next).0, 5.0);
+        assert_eq!(totals(&next).0, 5.0);
         assert_eq!(next.between(0, now(), None)["programs"], json!(["curl"]));
     }
 

@@ -37,8 +37,8 @@ pub struct Cause {
 #[derive(Debug, Default)]
 pub struct Watcher {
     looks: VecDeque<Arc<Sources>>,
-    /// Causes that were reported, and for how many looks they have not been seen.
-    told: BTreeMap<String, (Cause, u32)>,
+    /// Causes that were reported, and the number of looks since each was last seen.
+    reported: BTreeMap<String, (Cause, u32)>,
 }
 
 impl Watcher {
@@ -52,15 +52,15 @@ impl Watcher {
         let seen = causes(before, now);
         let mut news = Vec::new();
         for cause in &seen {
-            match self.told.get_mut(&cause.key) {
+            match self.reported.get_mut(&cause.key) {
                 Some((_, missing)) => *missing = 0,
                 None => {
-                    self.told.insert(cause.key.clone(), (cause.clone(), 0));
+                    self.reported.insert(cause.key.clone(), (cause.clone(), 0));
                     news.push((cause.clone(), true));
                 }
             }
         }
-        self.told.retain(|key, (cause, missing)| {
+        self.reported.retain(|key, (cause, missing)| {
             *missing += u32::from(seen.iter().all(|seen| seen.key != *key));
             let over = *missing >= OVER;
             if over {

@@ -11,14 +11,14 @@ const MOST: usize = 100;
 pub struct Hook {
     to: Target,
     waiting: VecDeque<String>,
-    /// It was said that it fails, since it last worked.
-    said: bool,
+    /// Its failure was reported since it last worked.
+    reported: bool,
 }
 
 impl Hook {
     /// One at `to`.
     pub fn new(to: Target) -> Self {
-        Self { to, waiting: VecDeque::new(), said: false }
+        Self { to, waiting: VecDeque::new(), reported: false }
     }
 
     /// Queues an object.
@@ -37,14 +37,14 @@ impl Hook {
     pub fn deliver(&mut self) {
         while let Some(news) = self.waiting.front() {
             if let Err(why) = post(&self.to, "application/json", news.clone()) {
-                if !self.said {
+                if !self.reported {
                     crate::complain!("headstart: --webhook: {why:#}; it is retried after the next check");
                 }
-                self.said = true;
+                self.reported = true;
                 return;
             }
             self.waiting.pop_front();
-            self.said = false;
+            self.reported = false;
         }
     }
 }

@@ -80,7 +80,7 @@ impl Client {
 
     /// Writes what is left and reads, until what has come is enough or the server has closed. A server that owes something and does nothing
     /// more is what this looks for.
-    async fn settle(&mut self, mut enough: impl FnMut(&Self) -> bool) {
+    async fn finish(&mut self, mut enough: impl FnMut(&Self) -> bool) {
         let mut idle = 0;
         while !self.ended && !enough(self) {
             let moved = self.write(PIPE).await + self.read(PIPE).await;

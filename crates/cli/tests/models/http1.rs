@@ -124,9 +124,9 @@ pub fn story(steps: &[[u8; 4]]) {
             story.compare(&client.read);
             return;
         }
-        client.settle(|client| story.compare(&client.read).0 >= story.certain()).await;
+        client.finish(|client| story.compare(&client.read).0 >= story.certain()).await;
         client.close().await;
-        client.settle(|_| false).await;
+        client.finish(|_| false).await;
         let (answers, rest) = story.compare(&client.read);
         assert!(answers >= story.certain(), "{answers} answers; then {}", rest.escape_ascii());
         let may_close = story.is_broken || answers < story.expected.len();

@@ -194,7 +194,7 @@ pub fn story(steps: &[[u8; 4]]) {
             assert!(server.held().1 <= MOST_STREAMS, "{:?}", server.held());
         }
         client
-            .settle(|client| {
+            .finish(|client| {
                 story.look(client);
                 story.is_broken || story.streams.values().all(|stream| story.credit <= 0 || stream.is_done())
             })

@@ -23,7 +23,7 @@ struct Seen {
 
 /// A stream of the client's.
 #[derive(Debug)]
-struct Said {
+struct ClientStream {
     id: StreamId,
     pieces: VecDeque<Bytes>,
     /// All was said; otherwise it was reset.
@@ -31,7 +31,7 @@ struct Said {
     seen: Arc<Mutex<Seen>>,
 }
 
-impl RecvStream for Said {
+impl RecvStream for ClientStream {
     type Buf = Bytes;
 
     fn poll_data(&mut self, _: &mut Context<'_>) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
@@ -55,7 +55,7 @@ impl RecvStream for Said {
     }
 }
 
-impl SendStream<Bytes> for Said {
+impl SendStream<Bytes> for ClientStream {
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
         Poll::Ready(Ok(()))
     }
@@ -75,12 +75,12 @@ impl SendStream<Bytes> for Said {
     }
 }
 
-impl BidiStream<Bytes> for Said {
-    type SendStream = Said;
-    type RecvStream = Said;
+impl BidiStream<Bytes> for ClientStream {
+    type SendStream = ClientStream;
+    type RecvStream = ClientStream;
 
-    fn split(self) -> (Said, Said) {
-        let answer = Said { id: self.id, pieces: VecDeque::new(), is_finished: true, seen: Arc::default() };
+    fn split(self) -> (ClientStream, ClientStream) {
+        let answer = ClientStream { id: self.id, pieces: VecDeque::new(), is_finished: true, seen: Arc::default() };
         (answer, self)
     }
 }
@@ -88,8 +88,8 @@ impl BidiStream<Bytes> for Said {
 /// A client that has said all that it says.
 #[derive(Debug, Default)]
 struct Client {
-    requests: VecDeque<Said>,
-    others: VecDeque<Said>,
+    requests: VecDeque<ClientStream>,
+    others: VecDeque<ClientStream>,
 }
 
 fn closed<T>() -> Poll<Result<T, ConnectionErrorIncoming>> {
@@ -97,15 +97,15 @@ fn closed<T>() -> Poll<Result<T, ConnectionErrorIncoming>> {
 }
 
 impl Connection<Bytes> for Client {
-    type RecvStream = Said;
+    type RecvStream = ClientStream;
     type OpenStreams = Opener;
 
-    fn poll_accept_recv(&mut self, _: &mut Context<'_>) -> Poll<Result<Said, ConnectionErrorIncoming>> {
+    fn poll_accept_recv(&mut self, _: &mut Context<'_>) -> Poll<Result<ClientStream, ConnectionErrorIncoming>> {
         // The connection ends by its requests.
         self.others.pop_front().map_or(Poll::Pending, |said| Poll::Ready(Ok(said)))
     }
 
-    fn poll_accept_bidi(&mut self, _: &mut Context<'_>) -> Poll<Result<Said, ConnectionErrorIncoming>> {
+    fn poll_accept_bidi(&mut self, _: &mut Context<'_>) -> Poll<Result<ClientStream, ConnectionErrorIncoming>> {
         self.requests.pop_front().map_or_else(closed, |said| Poll::Ready(Ok(said)))
     }
 
@@ -119,30 +119,30 @@ impl Connection<Bytes> for Client {
 struct Opener;
 
 impl OpenStreams<Bytes> for Opener {
-    type BidiStream = Said;
-    type SendStream = Said;
+    type BidiStream = ClientStream;
+    type SendStream = ClientStream;
 
-    fn poll_open_bidi(&mut self, _: &mut Context<'_>) -> Poll<Result<Said, StreamErrorIncoming>> {
+    fn poll_open_bidi(&mut self, _: &mut Context<'_>) -> Poll<Result<ClientStream, StreamErrorIncoming>> {
         Poll::Pending
     }
 
-    fn poll_open_send(&mut self, _: &mut Context<'_>) -> Poll<Result<Said, StreamErrorIncoming>> {
+    fn poll_open_send(&mut self, _: &mut Context<'_>) -> Poll<Result<ClientStream, StreamErrorIncoming>> {
         let id = StreamId::try_from(3).unwrap();
-        Poll::Ready(Ok(Said { id, pieces: VecDeque::new(), is_finished: true, seen: Arc::default() }))
+        Poll::Ready(Ok(ClientStream { id, pieces: VecDeque::new(), is_finished: true, seen: Arc::default() }))
     }
 
     fn close(&mut self, _: Code, _: &[u8]) {}
 }
 
 impl OpenStreams<Bytes> for Client {
-    type BidiStream = Said;
-    type SendStream = Said;
+    type BidiStream = ClientStream;
+    type SendStream = ClientStream;
 
-    fn poll_open_bidi(&mut self, cx: &mut Context<'_>) -> Poll<Result<Said, StreamErrorIncoming>> {
+    fn poll_open_bidi(&mut self, cx: &mut Context<'_>) -> Poll<Result<ClientStream, StreamErrorIncoming>> {
         Opener.poll_open_bidi(cx)
     }
 
-    fn poll_open_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<Said, StreamErrorIncoming>> {
+    fn poll_open_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<ClientStream, StreamErrorIncoming>> {
         Opener.poll_open_send(cx)
     }
 
@@ -209,7 +209,7 @@ pub fn story(steps: &[[u8; 4]]) {
         let about = Arc::<Mutex<Seen>>::default();
         seen.push((is_request, about.clone()));
         let id = StreamId::try_from(id).unwrap();
-        let said = Said { id, pieces: said, is_finished: step[2] % 4 > 0, seen: about };
+        let said = ClientStream { id, pieces: said, is_finished: step[2] % 4 > 0, seen: about };
         if is_request { client.requests.push_back(said) } else { client.others.push_back(said) }
     }
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -43,7 +43,7 @@ impl Scratch {
     }
 
     /// A command with this folder as its home.
-    pub fn settle(&self, command: &mut Command) {
+    pub fn set_home(&self, command: &mut Command) {
         command
             .env("XDG_RUNTIME_DIR", self.path("run"))
             .env("HOME", &self.0)
@@ -60,7 +60,7 @@ impl Scratch {
     pub fn headstart<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(HEADSTART);
         command.args(words);
-        self.settle(&mut command);
+        self.set_home(&mut command);
         command
     }
 }
@@ -126,7 +126,7 @@ impl Lab {
     /// A command on the client.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = self.network.command(program).unwrap_or_else(|e| panic!("{e}"));
-        self.scratch.settle(&mut command);
+        self.scratch.set_home(&mut command);
         command
     }
 

@@ -18,7 +18,7 @@ inside!(iperf3_carries_data_over_four_connections_up_and_down, || {
     let lab = Lab::new();
     let Some(iperf3) = found("iperf3", "iperf3") else { return };
     let mut server = lab.network.server_command(&iperf3).unwrap();
-    lab.scratch.settle(&mut server);
+    lab.scratch.set_home(&mut server);
     let log = lab.scratch.path("server");
     let mut server: Child =
         server.args(["-s", "-B", PEER, "--forceflush", "--logfile"]).arg(&log).stdin(Stdio::null()).spawn().unwrap();

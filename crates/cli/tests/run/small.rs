@@ -12,7 +12,7 @@ const PAGE: &str = "http://www.lab.example/";
 
 fn small(scratch: &Scratch, file: &Path, words: &[&str]) -> Ended {
     let mut command = Command::new(file);
-    scratch.settle(command.args(words));
+    scratch.set_home(command.args(words));
     ended(command.spawn().unwrap())
 }
 

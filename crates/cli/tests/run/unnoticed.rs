@@ -207,7 +207,7 @@ inside!(quic_is_told_with_its_version_and_the_round_trip_of_its_handshake, || {
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("page"), vec![7; 300_000]).unwrap();
     let mut serve = lab.network.server_command(HEADSTART).unwrap();
-    lab.scratch.settle(&mut serve);
+    lab.scratch.set_home(&mut serve);
     serve.args(["serve", "--listen", "198.19.0.1:8443", "--json"]).arg(&folder).stderr(Stdio::null());
     let mut serve = serve.spawn().unwrap();
     let mut said = String::new();

@@ -57,7 +57,7 @@ impl Cluster {
         command
     }
 
-    fn said(&self, program: &str, words: &[&str]) -> String {
+    fn output_of(&self, program: &str, words: &[&str]) -> String {
         let output = self.slurm(program).args(words).output().unwrap();
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
@@ -82,7 +82,7 @@ impl Cluster {
     }
 
     fn state(&self, node: usize) -> String {
-        self.said("sinfo", &["--noheader", "--nodes", &format!("node{}", node + 1), "--format", "%t"])
+        self.output_of("sinfo", &["--noheader", "--nodes", &format!("node{}", node + 1), "--format", "%t"])
     }
 
     fn queue(&self) -> usize {
@@ -142,11 +142,11 @@ inside!(slurm_loses_a_node_drains_another_and_starts_its_controller_again_and_ea
     cluster.start_node(0);
     wait_for("node1", || ["idle", "mix", "alloc"].contains(&cluster.state(0).as_str()));
     println!("node1 is back, node2 is drained, {} tasks are done", campaign.done());
-    cluster.said("scontrol", &["update", "nodename=node2", "state=drain", "reason=test"]);
+    cluster.output_of("scontrol", &["update", "nodename=node2", "state=drain", "reason=test"]);
     wait_for("the drain", || cluster.state(1).starts_with("drain"));
     wait_for("the queue", || cluster.queue() == 0);
     println!("the queue is empty, {} of {} tasks are done", campaign.done(), campaign.tasks);
-    cluster.said("scontrol", &["update", "nodename=node2", "state=resume"]);
+    cluster.output_of("scontrol", &["update", "nodename=node2", "state=resume"]);
     // What Slurm gave up is submitted again, as the guide says; nothing else is.
     if campaign.done() < campaign.tasks {
         campaign.submission("slurm", campaign.tasks);

@@ -129,7 +129,7 @@ impl Server {
     }
 
     /// A line of a file of the kernel's about it, as a number.
-    fn told(&self, file: &str, name: &str, nth: usize) -> u64 {
+    fn proc_number(&self, file: &str, name: &str, nth: usize) -> u64 {
         let text = std::fs::read_to_string(format!("/proc/{}/{file}", self.child.id())).unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         line.split_whitespace().nth(nth).and_then(|word| word.parse().ok()).unwrap_or(u64::MAX)
@@ -137,7 +137,7 @@ impl Server {
 
     /// The most memory that it has had so far, in kB.
     pub fn most_memory(&self) -> u64 {
-        self.told("status", "VmHWM:", 0)
+        self.proc_number("status", "VmHWM:", 0)
     }
 
     /// Descriptors that it has.
@@ -157,7 +157,7 @@ impl Server {
 
     /// Descriptors that it may have.
     pub fn most_descriptors(&self) -> u64 {
-        self.told("limits", "Max open files", 0)
+        self.proc_number("limits", "Max open files", 0)
     }
 
     /// Asks it to end.

@@ -64,7 +64,7 @@ struct LastReply {
     reliance: Option<Duration>,
 }
 
-/// Which requests wait for which question, and what has been said.
+/// Which requests wait for which question, and the replies so far.
 #[derive(Debug)]
 pub(super) struct Asks {
     waiting: VecDeque<Waiting>,
@@ -92,7 +92,7 @@ impl Asks {
     pub fn ask(&mut self, now: Instant, question: &Question) -> Option<Answered> {
         self.recent.truncate(MAX_RECENT - 1);
         self.recent.push_front((question.clone(), now));
-        self.replies.get(question).map(|said| Answered::Reply { query: said.query, age: now - said.at })
+        self.replies.get(question).map(|reply| Answered::Reply { query: reply.query, age: now - reply.at })
     }
 
     /// What this program, which has [asked](Self::ask) `question`, will most likely ask next: for the other family of the same
@@ -123,8 +123,8 @@ impl Asks {
         self.waiting.retain(|w| w.request != request);
     }
 
-    /// The server has spoken: whether of addresses, and whether it is worth keeping.
-    pub fn heard(&mut self, now: Instant, query: QueryId, question: &Question, addresses: bool, kept: bool) {
+    /// The server replied to `question`: whether with addresses, and whether the reply is kept.
+    pub fn on_reply(&mut self, now: Instant, query: QueryId, question: &Question, addresses: bool, kept: bool) {
         if !kept {
             self.replies.remove(question);
             return;
@@ -138,10 +138,10 @@ impl Asks {
         self.replies.insert(question.clone(), LastReply { query, at: now, addresses, reliance: None });
     }
 
-    /// What was said to `question` is worth this long a wait for the other family; for ever, if it is not said.
+    /// How long the reply to `question` makes a wait for the other family worthwhile; `None`: without limit.
     pub fn rely(&mut self, question: &Question, reliance: Option<Duration>) {
-        if let Some(said) = self.replies.get_mut(question) {
-            said.reliance = reliance;
+        if let Some(reply) = self.replies.get_mut(question) {
+            reply.reliance = reliance;
         }
     }
 
@@ -160,8 +160,8 @@ impl Asks {
         gone
     }
 
-    /// The program that asked `question` was refused: addresses that come later are not its own until it asks again, and it is told of
-    /// nothing in their favour.
+    /// The program that asked `question` was refused: addresses that come later are not its own until it asks again, and nothing is
+    /// reported to it in their favour.
     pub fn was_refused(&mut self, question: &Question) {
         self.recent.retain(|(asked, _)| asked != question);
     }

@@ -90,7 +90,7 @@ impl Name {
         self.entries[record.into() as usize].as_ref().map(|e| &e.kept)
     }
 
-    /// Every address of `family` that a program may have been told: its own; without any, those of its HTTPS records.
+    /// Every address of `family` that a program may have got: its own; without any, those of its HTTPS records.
     fn addresses(&self, family: Family) -> Vec<IpAddr> {
         if let Some(Kept::Addresses(list)) = self.kept(family) {
             return list.clone();

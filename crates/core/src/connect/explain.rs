@@ -22,7 +22,7 @@ pub struct Explanation {
     pub host: String,
     /// The last race for it.
     pub race: Option<RaceReport>,
-    /// What programs were told of it, and how long that still holds.
+    /// The answers that programs got for it, and how long they still hold.
     pub cached: Vec<Cached>,
     /// The address families, as this network has them.
     pub families: Vec<FamilyReport>,
@@ -126,7 +126,7 @@ impl Connector {
         names.insert(host.clone());
         let cached = self.cached(now, &names);
         let race = names.iter().filter_map(|name| Some((name, self.timelines.race(name)?)));
-        let race = race.max_by_key(|(_, race)| race.began).map(|(name, race)| self.told(now, name, race));
+        let race = race.max_by_key(|(_, race)| race.began).map(|(name, race)| self.race_report(now, name, race));
         let mut addresses: BTreeSet<IpAddr> = cached.iter().flat_map(|c| c.addresses.iter().copied()).collect();
         addresses.extend(literal);
         let mut left_alone = BTreeMap::new();
@@ -146,7 +146,7 @@ impl Connector {
 
     /// The latest races, the last first, at most so many.
     pub fn races(&self, now: Instant, most: usize) -> Vec<RaceReport> {
-        self.timelines.latest(most).into_iter().map(|(name, race)| self.told(now, name, race)).collect()
+        self.timelines.latest(most).into_iter().map(|(name, race)| self.race_report(now, name, race)).collect()
     }
 
     /// The address families, as this network has them.
@@ -171,7 +171,7 @@ impl Connector {
         }
     }
 
-    fn told(&self, now: Instant, name: &str, race: &Timeline) -> RaceReport {
+    fn race_report(&self, now: Instant, name: &str, race: &Timeline) -> RaceReport {
         let events = race.events.iter().map(|(at, e)| EventReport { at_ms: ms(*at - race.began), event: e.clone() });
         RaceReport {
             name: name.to_owned(),

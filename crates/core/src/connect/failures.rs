@@ -1,7 +1,7 @@
-//! Addresses that have just failed in a race, and whose program has not been told: it goes on to the next address of its list,
-//! and hears of that at once. Otherwise each of its connects would begin a race over all of them. Ours.
+//! Addresses that have just failed in a race, which was not reported to the program: it goes on to the next address of its list,
+//! and gets that error at once. Otherwise each of its connects would begin a race over all of them. Ours.
 //!
-//! What never happens here: one failure told twice. A program that tries again has it tried again.
+//! What never happens here: one failure reported twice. A program that tries again has it tried again.
 
 use super::AppId;
 use crate::time::{Duration, Instant};
@@ -27,7 +27,7 @@ struct Failure {
 pub(super) struct Failures(VecDeque<Failure>);
 
 impl Failures {
-    /// An attempt for `app` has failed, and it has been told of another.
+    /// An attempt for `app` has failed, and another error was reported to it.
     pub fn note(&mut self, now: Instant, account: u32, app: &AppId, to: SocketAddr, errno: i32) {
         self.0.retain(|f| now < f.until);
         if self.0.len() >= MAX {
@@ -36,7 +36,7 @@ impl Failures {
         self.0.push_back(Failure { account, app: AppId::clone(app), to, errno, until: now + HOLDS });
     }
 
-    /// How the attempt to `to` has just failed; told once.
+    /// How the attempt to `to` has just failed; returned once.
     pub fn take(&mut self, now: Instant, account: u32, app: &AppId, to: SocketAddr) -> Option<i32> {
         let is_it = |f: &Failure| f.account == account && f.app == *app && f.to == to && now < f.until;
         let n = self.0.iter().position(is_it)?;

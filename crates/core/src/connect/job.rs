@@ -96,8 +96,8 @@ pub(super) struct Job {
     positive: Option<Instant>,
     pub answered: Option<Instant>,
     pub resolver: Option<(RequestId, Instant)>,
-    /// The addresses that the program got, and will try one after the other.
-    pub told: Vec<IpAddr>,
+    /// The addresses that were returned to the program, which it will try in turn.
+    pub returned: Vec<IpAddr>,
     pub claim: Option<Waiting>,
     pub attempts: Vec<Attempt>,
     /// Addresses that the name had last time, of answers that hold no more.
@@ -155,7 +155,7 @@ impl Job {
             positive: None,
             answered: None,
             resolver: None,
-            told: Vec::new(),
+            returned: Vec::new(),
             claim: None,
             attempts: Vec::new(),
             stale: Vec::new(),
@@ -253,7 +253,7 @@ impl Job {
 
     /// Lets the addresses of HTTPS records stand in where the families' own are not known.
     fn stand_in(&mut self, now: Instant) {
-        if let Some(at) = self.https.settled_at().filter(|_| !self.services.is_empty()) {
+        if let Some(at) = self.https.completed_at().filter(|_| !self.services.is_empty()) {
             let list = self.stand_ins();
             self.https = if list.is_empty() { Lookup::Without(at) } else { Lookup::Addresses(at, list) };
         }
@@ -270,7 +270,7 @@ impl Job {
                 Family::V6 => (&self.v6, self.lacks[1]),
             };
             let known = !lookup.addresses().is_empty() || self.withheld.is_some() && family == Family::V4;
-            let denied = lookup.is_settled() && lack != Some(Lack::Unanswered);
+            let denied = lookup.is_complete() && lack != Some(Lack::Unanswered);
             let reachable = family == Family::V6 || self.translation != Translation::Awaited;
             self.want.includes(family) && reachable && !known && !(s.is_hint && denied)
         };
@@ -296,7 +296,7 @@ impl Job {
         let of_use = |f: &Family| usable(*f) && self.want.includes(*f);
         Family::BOTH.iter().filter(|f| of_use(f)).any(|f| {
             let lookup = self.lookup(*f);
-            !lookup.is_settled() || (lookup.addresses().is_empty() && !self.https.is_settled())
+            !lookup.is_complete() || (lookup.addresses().is_empty() && !self.https.is_complete())
         })
     }
 
@@ -356,11 +356,11 @@ impl Job {
     }
 
     /// Whether an attempt to `addr` may help the program that waits with `claim`: its socket can be exchanged for it, or,
-    /// once such an attempt has been begun, the program has been told of `addr` and will come to it.
+    /// once such an attempt has been begun, `addr` was returned to the program, which will come to it.
     fn is_worth_trying(&self, addr: IpAddr, claim: &Claim) -> bool {
         domain_for(addr, claim).is_some()
             || self.crosses(claim)
-            || (self.told.contains(&addr) && self.attempts.iter().any(|a| self.can_serve(a, claim)))
+            || (self.returned.contains(&addr) && self.attempts.iter().any(|a| self.can_serve(a, claim)))
     }
 
     /// The domain of the socket for an attempt to `addr`: what the waiting program can use, or will most likely ask for.
@@ -385,7 +385,7 @@ impl Job {
 
     /// Whether another address than the one of `claim` could be put in the place of it.
     pub fn has_alternative(&self, claim: &Claim) -> bool {
-        is_alternative(claim, &self.addresses()) || is_alternative(claim, &self.told)
+        is_alternative(claim, &self.addresses()) || is_alternative(claim, &self.returned)
     }
 
     /// The program holds `attempt` from now on and goes on by itself.
@@ -410,7 +410,7 @@ impl Job {
     /// Puts an address first for which the program will bring a socket that the attempt under way can stand in for.
     ///
     /// Programs connect to the head of their list. If that is of another family than the attempt that was begun before
-    /// they were told, the attempt is lost and its time with it, which no better address makes up for. But what nothing is
+    /// they got it, the attempt is lost and its time with it, which no better address makes up for. But what nothing is
     /// known of may never answer, and then the order without us is the better one; as it is where the head's answer is expected
     /// before that of the attempt. `expected`: the round-trip time.
     pub fn lead_with_what_is_under_way(
@@ -439,8 +439,9 @@ impl Job {
         let waiting = self.claim.as_ref()?;
         let next = |a: &Attempt| {
             // A program that asks over DNS knows what its answers have said.
-            let is_told = self.told.contains(&a.addr) || self.told.is_empty() && self.addresses().contains(&a.addr);
-            let of_use = is_told || self.crosses(&waiting.claim);
+            let is_returned =
+                self.returned.contains(&a.addr) || self.returned.is_empty() && self.addresses().contains(&a.addr);
+            let of_use = is_returned || self.crosses(&waiting.claim);
             matches!(a.state, State::Ready { .. }) && !self.can_serve(a, &waiting.claim) && of_use
         };
         let wanted = waiting.claim.to.ip();
@@ -469,8 +470,8 @@ impl Job {
     /// of AF_INET does but to say that it is one.
     pub fn crosses(&self, claim: &Claim) -> bool {
         let fits = |a: &IpAddr| domain_for(*a, claim).is_some();
-        let was_told_of_one = !self.told.is_empty() && self.told.iter().all(fits);
-        was_told_of_one && self.want == Want::Both && claim.domain == Family::V4 && !claim.nonblocking
+        let was_given_one = !self.returned.is_empty() && self.returned.iter().all(fits);
+        was_given_one && self.want == Want::Both && claim.domain == Family::V4 && !claim.nonblocking
     }
 
     /// Whether this attempt goes where `claim` could go, by a socket that cannot take the place of the program's.
@@ -486,7 +487,7 @@ impl Job {
 
     /// When a port is guessed: one family has addresses, and the other has not been answered within the Resolution Delay.
     pub fn guesses_at(&self) -> Option<Instant> {
-        let pending = |f: &Family| self.want.includes(*f) && !self.lookup(*f).is_settled();
+        let pending = |f: &Family| self.want.includes(*f) && !self.lookup(*f).is_complete();
         let one = Family::BOTH.iter().filter(|f| pending(f)).count() == 1 && !self.addresses().is_empty();
         let at = self.positive.filter(|_| one && self.guesses.is_none() && self.port.is_none() && self.spare.is_none());
         at.filter(|_| self.answered.is_none() && !self.done && self.claim.is_none()).map(|at| at + RESOLUTION_DELAY)
@@ -500,8 +501,8 @@ impl Job {
         if !self.done {
             return self.unclaimed_at().is_some_and(|at| now >= at);
         }
-        let settled = Family::BOTH.iter().all(|f| !self.want.includes(*f) || self.lookup(*f).is_settled());
-        let may_explore = self.explore && !settled;
+        let complete = Family::BOTH.iter().all(|f| !self.want.includes(*f) || self.lookup(*f).is_complete());
+        let may_explore = self.explore && !complete;
         !may_explore && !self.attempts.iter().any(Attempt::is_exploring)
     }
 
@@ -541,7 +542,7 @@ impl Job {
 
     /// Whether no program has asked for it yet.
     pub fn is_for_nobody(&self) -> bool {
-        self.spare.is_some() && self.resolver.is_none() && self.claim.is_none() && self.told.is_empty()
+        self.spare.is_some() && self.resolver.is_none() && self.claim.is_none() && self.returned.is_empty()
     }
 
     /// When an exploring attempt has taken too long.

@@ -19,7 +19,7 @@
 //! | `hints` | which families of a name a program has asked for |
 //! | `lookups`, `servers`, `job` | queries under way, shared; which server they go to; one name that a program is after, its lookups and attempts |
 //! | `crowd` | how many of very many attempts of a program are helped by another |
-//! | `failures` | what has just failed, told at once to the program that comes to it |
+//! | `failures` | what has just failed, reported at once to the program that comes to it |
 //! | `visits` | where programs have arrived, and whether they choose among the addresses of a name |
 //! | `asks` | questions of programs that speak DNS themselves; no family is held up by the other |
 //! | `prefetch_model`, [`memory`] | what programs ask for from launch to launch; the records of it that a store keeps |

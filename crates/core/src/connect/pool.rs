@@ -3,7 +3,7 @@
 //! A spare connection is a race that no program waits for yet: the connector runs it like any other and keeps what comes of
 //! it for a while. This module decides where one is opened, how long it may be handed over, and how long it is watched.
 //!
-//! A program takes a connection that it is given for new, and does not try again if the first thing that it hears is
+//! A program takes a connection that it is given for new, and does not try again if the first packet that it gets is
 //! a reset. So age is bounded by what the server has been seen to bear, not by what is usual: at most half of it, and so
 //! that [`LEFT`] of it are left, since the program may be starved between its connect and its first word. Where nothing
 //! has been seen, nothing that has been left alone is handed over. What is of no use to a program any more is watched for

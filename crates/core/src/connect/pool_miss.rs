@@ -84,7 +84,7 @@ impl Fates {
         self.0.insert((account, host.clone()), fate);
     }
 
-    /// Why there is nothing, if that is known; told once.
+    /// Why there is nothing, if that is known; returned once.
     pub fn take(&mut self, account: u32, host: &Host) -> Option<PoolMiss> {
         self.0.remove(&(account, host.clone()))
     }

@@ -199,7 +199,7 @@ pub(super) struct Expected {
 }
 
 impl PrefetchModel {
-    /// `app` begins in `account`, or is heard of for the first time there. Whether that is news.
+    /// `app` begins in `account`, or is seen for the first time there. Whether that is news.
     pub fn launched(&mut self, now: Instant, account: u32, app: &AppId) -> bool {
         let key = (account, AppId::clone(app));
         if self.launches.contains_key(&key) {

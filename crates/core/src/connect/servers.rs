@@ -34,14 +34,14 @@ struct Server {
     /// Smoothed time of its answers, and their variation (RFC 6298).
     usual: Option<(Duration, Duration)>,
     /// When it last answered anything.
-    heard: Option<Instant>,
+    last_answer: Option<Instant>,
     silent: Option<Silent>,
 }
 
 impl Server {
     fn answered(&mut self, now: Instant, took: Option<Duration>) {
         self.silent = None;
-        self.heard = Some(now);
+        self.last_answer = Some(now);
         let Some(took) = took else { return };
         self.usual = Some(match self.usual {
             None => (took, took / 2),
@@ -104,8 +104,8 @@ impl Servers {
     /// Another has answered what this one was asked then. One that has answered something else since is there: the network, or the
     /// server, swallows this question.
     pub fn was_silent(&mut self, now: Instant, server: u32, asked: Instant) {
-        let heard = self.get_mut(server).heard;
-        if now - asked >= self.wait(server) && heard.is_none_or(|at| at < asked) {
+        let last_answer = self.get_mut(server).last_answer;
+        if now - asked >= self.wait(server) && last_answer.is_none_or(|at| at < asked) {
             let every = PROBE_EVERY[0];
             self.get_mut(server).silent.get_or_insert(Silent { next: now + every, every, probe: None });
         }

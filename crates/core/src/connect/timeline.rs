@@ -66,7 +66,8 @@ pub enum Event {
         addresses: Vec<IpAddr>,
     },
     /// The addresses were returned to the program, best first; or that none exist.
-    Told {
+    #[cfg_attr(feature = "serde", serde(rename = "told"))]
+    Returned {
         /// The addresses that it got.
         addresses: Vec<IpAddr>,
     },
@@ -205,7 +206,7 @@ impl Timelines {
         *left.reasons.entry(reason).or_default() += 1;
     }
 
-    /// Takes in what is being told: a request that has an answer waits no more.
+    /// Takes in an output: a request that has an answer waits no more.
     pub fn note_output(&mut self, now: Instant, output: &Output) {
         match output {
             Output::HandOver { request, .. } | Output::Begin { request, .. } | Output::Fail(request, _) => {

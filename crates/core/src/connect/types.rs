@@ -88,7 +88,7 @@ pub struct Claim {
     /// An AF_INET6 socket that may have a v4-mapped peer.
     pub accepts_mapped: bool,
     /// Should the program's own attempt stall, it can be given another connection in the middle of it: it does not wait in
-    /// the call, and its next look at the socket will be heard, if there is one.
+    /// the call, and its next look at the socket will be trapped, if there is one.
     pub rescuable: Option<Looks>,
 }
 

@@ -24,7 +24,7 @@ impl Visits {
     /// A connection to `to`, or what was given for it, is open.
     pub fn arrived(&mut self, account: u32, app: &AppId, name: &Arc<str>, to: SocketAddr) {
         if self.0.len() >= MAX {
-            // Nothing is lost but that those who choose later are not known to.
+            // All that is lost: a later choice of another address is not recognised.
             self.0.clear();
         }
         let key = (account, AppId::clone(app), Arc::clone(name), to.port());

@@ -1,7 +1,7 @@
 //! A sender's window: a start rule and a congestion controller put together, in bytes, moments and round-trip times.
 //!
 //! The transport says what it sends, what is acknowledged and what is lost; [`Sender::window`] says how much may be in flight.
-//! It takes its own samples of the round-trip time, since transports update theirs only after they have told of the
+//! It takes its own samples of the round-trip time, since transports update theirs only after they have reported the
 //! acknowledgement (quinn), and it never needs a packet number. What it measures for the history is in [`Sender::sample`].
 
 use super::controller::{self, Controller};
@@ -56,12 +56,12 @@ pub struct Sender {
     rtt: Option<RttEstimate>,
     latest: Option<Duration>,
     shortest: Option<Duration>,
-    /// The shortest of the acknowledgement that is being worked through, and whether it ends a round.
+    /// The shortest sample of the acknowledgement that is being processed, and whether it ends a round.
     batch: Option<Duration>,
     ends_round: bool,
     round: Option<Round>,
-    /// The last acknowledgement or loss.
-    heard: Option<Instant>,
+    /// When the last acknowledgement or loss was reported.
+    last_feedback: Option<Instant>,
     /// Bytes, and the best bytes per second over a round trip.
     acknowledged: u64,
     lost: u64,
@@ -89,7 +89,7 @@ impl Sender {
             batch: None,
             ends_round: false,
             round: None,
-            heard: None,
+            last_feedback: None,
             acknowledged: 0,
             lost: 0,
             rate: 0.0,
@@ -129,9 +129,9 @@ impl Sender {
         self.shortest
     }
 
-    /// When it was last told of an acknowledgement or a loss.
-    pub fn last_heard(&self) -> Option<Instant> {
-        self.heard
+    /// When the last acknowledgement or loss was reported.
+    pub fn last_feedback(&self) -> Option<Instant> {
+        self.last_feedback
     }
 
     /// Whether it would use what is remembered now. The caller asks the history for a lease and answers by
@@ -196,11 +196,11 @@ impl Sender {
         }
     }
 
-    /// An acknowledgement has been worked through. `flight`: bytes in flight, by the transport's own account.
+    /// An acknowledgement has been processed. `flight`: bytes in flight, by the transport's own account.
     pub fn end_of_acknowledgement(&mut self, now: Instant, flight: u64, app_limited: bool) {
         self.flight = flight;
         self.app_limited = app_limited;
-        self.heard = Some(now);
+        self.last_feedback = Some(now);
         if let Some(sample) = self.batch.take().filter(|sample| !sample.is_zero()) {
             self.latest = Some(sample);
             self.shortest = Some(self.shortest.map_or(sample, |least| least.min(sample)));
@@ -212,7 +212,7 @@ impl Sender {
         {
             self.rate = self.rate.max(round.rate(now, self.shortest.unwrap_or_default()));
         }
-        let advice = self.rule.heard(&self.view(now));
+        let advice = self.rule.end_of_acknowledgement(&self.view(now));
         self.follow(advice);
     }
 
@@ -220,7 +220,7 @@ impl Sender {
     pub fn lost(&mut self, now: Instant, loss: &Loss) {
         self.flight = self.flight.saturating_sub(loss.bytes);
         self.lost = self.lost.saturating_add(loss.bytes);
-        self.heard = Some(now);
+        self.last_feedback = Some(now);
         let advice = self.rule.lost(&self.view(now), loss);
         self.follow(advice);
         self.congested = true;

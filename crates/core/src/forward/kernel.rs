@@ -113,7 +113,7 @@ pub enum Event {
     Nothing,
 }
 
-/// Reads what is told.
+/// Reads the records.
 #[derive(Debug)]
 pub struct Reader {
     /// The kernel's clock at the beginning of ours, in nanoseconds.
@@ -192,7 +192,7 @@ impl Reader {
             delivered,
             facts: (rtt > 0).then_some(facts),
             requests: Trips { count, total: Duration::from_nanos(total), longest: Duration::from_nanos(longest) },
-            told: Some(Box::new(TcpStats {
+            kernel_stats: Some(Box::new(TcpStats {
                 accepted: origin == ACCEPTED,
                 before: origin == BEFORE,
                 lost,

@@ -108,8 +108,8 @@ pub enum Input {
         /// Payload of each of its segments, if it has many.
         segment: Option<u16>,
     },
-    /// More packets of programs may follow at once, until [`Input::BatchEnd`]: what they hear of what their sockets have taken may wait
-    /// so long, by a part of the window.
+    /// More packets of programs may follow at once, until [`Input::BatchEnd`]: acknowledgements to them may wait
+    /// so long, for a part of the window.
     Batch,
     /// No more packets wait.
     BatchEnd,
@@ -193,7 +193,7 @@ pub enum Input {
         /// Whose.
         flow: FlowId,
     },
-    /// A socket was closed as told ([`Output::Close`]), and what the host knew of its connection.
+    /// A socket was closed as requested ([`Output::Close`]), and what the host knew of its connection.
     Closed {
         /// Whose.
         flow: FlowId,

@@ -189,8 +189,8 @@ pub struct Flow {
     pub requests: Trips,
     /// Segments that had to be retransmitted between the program and here.
     pub local_retransmissions: u32,
-    /// What only the kernel tells; none if the forwarder has carried it.
-    pub told: Option<Box<TcpStats>>,
+    /// Statistics that only the kernel has; none for a flow that the forwarder carried.
+    pub kernel_stats: Option<Box<TcpStats>>,
     /// How it ended.
     pub end: End,
     /// When it ended.
@@ -214,7 +214,7 @@ impl Flow {
             facts: None,
             requests: Trips::default(),
             local_retransmissions: 0,
-            told: None,
+            kernel_stats: None,
             end: End::Open,
             ended: None,
         }

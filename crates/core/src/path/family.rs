@@ -79,7 +79,7 @@ impl FamilyHistory {
         !self.has_route || self.suspended_until.is_some_and(|until| now < until)
     }
 
-    /// How long after `now` failures keep it suspended; a missing route is not told here.
+    /// How long after `now` failures keep it suspended; a missing route does not count here.
     pub fn suspended_for(&self, now: Instant) -> Duration {
         self.suspended_until.map_or(Duration::ZERO, |until| until - now)
     }

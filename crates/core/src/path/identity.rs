@@ -105,8 +105,8 @@ impl Surroundings {
         NetworkId(SipHasher24::new_with_key(b"headstart path 1").hash(&bytes))
     }
 
-    /// Whether this is what `earlier` was, only known better: a router has been heard whose hardware address was not known,
-    /// the wireless network has told its name. Everything that was known still holds.
+    /// Whether this is what `earlier` was, only known better: the hardware address of a router or the name of the
+    /// wireless network was learned. Everything that was known still holds.
     pub fn refines(&self, earlier: &Self) -> bool {
         let same = |now: &WayOut, then: &WayOut| {
             (now.gateway, now.prefix, now.source) == (then.gateway, then.prefix, then.source)
@@ -155,7 +155,7 @@ fn octets(ip: IpAddr) -> Vec<u8> {
     }
 }
 
-/// Adds `value` so that where it ends can be told.
+/// Adds `value` with its length, so that its end is unambiguous.
 fn part(bytes: &mut Vec<u8>, value: &[u8]) {
     bytes.extend((value.len() as u64).to_be_bytes());
     bytes.extend(value);

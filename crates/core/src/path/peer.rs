@@ -40,7 +40,7 @@ impl PeerHistory {
         self.prior
     }
 
-    /// Whether a program that is told of this peer alone will connect: it has answered, and sooner than programs give up an address
+    /// Whether a program that gets this peer alone will connect: it has answered, and sooner than programs give up an address
     /// that is one of several.
     pub fn will_do(&self, now: Instant) -> bool {
         let soon = self.rtt.is_some_and(|rtt| rtt.smoothed <= SOON);
@@ -93,7 +93,7 @@ impl PeerHistory {
         }
     }
 
-    /// What another host says of it. That it answered there is no promise: no program is told of this peer alone for it.
+    /// What another host says of it. That it answered there is no promise: no program gets this peer alone because of it.
     pub(super) fn of_another(now: Instant, record: &PeerRecord) -> Self {
         let mut peer = Self::recalled(now, record);
         peer.rtt = peer.rtt.map(|rtt| RttEstimate { prior: true, ..rtt });

@@ -50,7 +50,7 @@ pub enum AccessError {
 const ALSO_PORTS: &str = ", a range as in 8000-8100, or * for all";
 const ALSO_HOSTS: &str = ", with /LENGTH for a network, *.NAME for all names below one, or * for all that is public";
 
-/// Cuts HOST:PORT in two; the brackets of an IPv6 address are taken off, and told of.
+/// Cuts HOST:PORT in two; the brackets of an IPv6 address are removed; the flag says whether there were any.
 fn cut(text: &str) -> Result<(&str, bool, &str), AccessError> {
     let none = || AccessError::NoPort(text.to_owned());
     if let Some(rest) = text.strip_prefix('[') {

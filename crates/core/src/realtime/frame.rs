@@ -11,7 +11,7 @@ use super::lane::{Kind, LaneId, MAX_LANES};
 pub const MAX_MESSAGE: usize = 16 * 1024;
 /// Longest header: tag, sequence, key and length, each a varint of at most ten bytes.
 pub const MAX_HEADER: usize = 40;
-/// Version of the frames; a peer of another version is refused by its first frame, and told which one this side speaks.
+/// Version of the frames; a peer of another version is refused by its first frame; the refusal names the version of this side.
 pub const VERSION: u8 = 2;
 /// Longest name of a technique on the wire, in bytes.
 pub const MAX_TECHNIQUE: usize = 64;

@@ -1,4 +1,4 @@
-//! What a client of a relay says first on each connection, and what it hears: before any frame, inside TLS.
+//! What a client of a relay sends first on each connection, and the answer: before any frame, inside TLS.
 //!
 //! A request is its kind, a length in two bytes, and its text; the answer is one byte. `Through` asks for a stream to a
 //! destination, whatever goes over it; a session of messages then has its two ends beyond the relay, which therefore may die

@@ -145,8 +145,8 @@ pub struct End {
     keys: (u64, u64),
     epoch: u8,
     caps: [Option<Cap>; 2],
-    /// What each cap allowed at the last report to the steerer.
-    told: [Use; 2],
+    /// What each cap allowed when it was last reported to the steerer.
+    reported_use: [Use; 2],
     /// Packets that have come over each channel since the other end began.
     come: [u64; 2],
     /// The other end's epoch, once it is known.
@@ -184,7 +184,7 @@ impl End {
             keys,
             epoch: epoch % EPOCHS,
             caps: caps.map(|cap| cap.map(|(limit, period)| Cap::new(Instant::ZERO, limit, period))),
-            told: [Use::Primary; 2],
+            reported_use: [Use::Primary; 2],
             come: [0; 2],
             theirs: None,
             open: [false; 2],
@@ -223,14 +223,14 @@ impl End {
         self.spare.0.pop().unwrap_or_default()
     }
 
-    /// Has the steerer know what caps allow by now.
-    fn mind_caps(&mut self, now: Instant) {
+    /// Reports to the steerer what caps allow now.
+    fn report_caps(&mut self, now: Instant) {
         for channel in Channel::ALL {
             let n = channel.index();
             let Some(cap) = &mut self.caps[n] else { continue };
             cap.pass(now);
             let allows = cap.allows();
-            if std::mem::replace(&mut self.told[n], allows) != allows {
+            if std::mem::replace(&mut self.reported_use[n], allows) != allows {
                 self.steerer.allow(now, channel, allows);
             }
         }
@@ -246,7 +246,7 @@ impl End {
         if let Some(cap) = &mut self.caps[channel.index()] {
             *cap = Cap::resume(now, cap.limit(), cap.period(), used, since);
         }
-        self.mind_caps(now);
+        self.report_caps(now);
     }
 
     /// What is decided of the packets that leave, to be looked at.
@@ -281,19 +281,19 @@ impl End {
             return self.recycle(packet);
         }
         self.used = now;
-        self.mind_caps(now);
+        self.report_caps(now);
         self.steerer.handle_input(now, steerer::Input::Packet(facts, packet));
         self.carry_out(now);
     }
 
     /// What was inside an authentic datagram of a channel. `admitted` is shown a packet that may come in, before what waits for its turn.
     pub fn frame(&mut self, now: Instant, channel: Channel, frame: &[u8], admitted: impl FnMut(&[u8])) {
-        self.mind_caps(now);
-        self.hear(now, channel, frame, admitted);
+        self.report_caps(now);
+        self.on_frame(now, channel, frame, admitted);
         self.carry_out(now);
     }
 
-    fn hear(&mut self, now: Instant, channel: Channel, frame: &[u8], admitted: impl FnMut(&[u8])) {
+    fn on_frame(&mut self, now: Instant, channel: Channel, frame: &[u8], admitted: impl FnMut(&[u8])) {
         let Ok((header, said)) = Header::read(frame, channel) else {
             self.refused.frames += 1;
             return;
@@ -485,7 +485,7 @@ impl Machine for End {
 
     fn handle_timeout(&mut self, now: Instant) {
         if self.next_tick <= now {
-            self.mind_caps(now);
+            self.report_caps(now);
             let quiet = now.since(self.used) > QUIET && self.open == [true; 2];
             self.next_tick = now + if quiet { IDLE_TICK } else { TICK };
             self.outputs.extend(Channel::ALL.map(Output::Tend));

@@ -39,8 +39,8 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Data of the other end has come over `channel`.
-    pub(super) fn heard(&mut self, facts: &Facts, channel: Channel) {
+    /// A packet of the other end was received over `channel`.
+    pub(super) fn received(&mut self, facts: &Facts, channel: Channel) {
         if facts.payload == 0 || facts.ack.is_none() {
             return;
         }

@@ -1,8 +1,8 @@
 //! How many packets of a channel never arrive: what was sent beside what the other end has counted.
 //!
 //! An echo says how many packets of its channel had come when it was answered. A channel keeps its order, so whatever was sent
-//! before the probe and is not in that number is lost. What never happens here: a single count is believed beyond what
-//! could have been sent.
+//! before the probe and is not in that number is lost. What never happens here: a count above what could have been
+//! sent is accepted.
 
 /// Packets after which an older one counts for a third: some seconds of a page, or a minute of a call. Ours.
 const MEMORY: f64 = 2_000.0;
@@ -23,13 +23,13 @@ pub(super) struct Loss {
 
 impl Loss {
     /// For a channel with this configured loss.
-    pub fn new(told: Option<f64>) -> Self {
-        let share = told.filter(|share| (0.0..=1.0).contains(share)).unwrap_or(ASSUMED.0);
+    pub fn new(configured: Option<f64>) -> Self {
+        let share = configured.filter(|share| (0.0..=1.0).contains(share)).unwrap_or(ASSUMED.0);
         Self { sent: ASSUMED.1, lost: share * ASSUMED.1, known: None, share }
     }
 
-    /// Before the probe that has come back `sent` packets were sent; the other end says that so many have come.
-    pub fn heard(&mut self, sent: u64, come: u16) {
+    /// An echo was received: before its probe `sent` packets were sent, of which `come` arrived (the other end's count, in 16 bits).
+    pub fn on_echo(&mut self, sent: u64, come: u16) {
         let Some((sent_before, come_before)) = self.known.replace((sent, come)) else { return };
         let sent = sent.saturating_sub(sent_before);
         let come = u64::from(come.wrapping_sub(come_before));
@@ -52,11 +52,11 @@ mod tests {
     use super::*;
 
     /// After probes behind each 50 packets of which one in `lost` is lost.
-    fn after(probes: u64, lost: u64, told: Option<f64>) -> Loss {
-        let mut loss = Loss::new(told);
+    fn after(probes: u64, lost: u64, configured: Option<f64>) -> Loss {
+        let mut loss = Loss::new(configured);
         for n in 0..=probes {
             let sent = 50 * n;
-            loss.heard(sent, (sent - sent / lost) as u16);
+            loss.on_echo(sent, (sent - sent / lost) as u16);
         }
         loss
     }
@@ -82,10 +82,10 @@ mod tests {
     fn who_says_that_more_has_come_than_was_sent_is_not_believed() {
         let mut loss = after(100, u64::MAX, None);
         let before = loss.share();
-        loss.heard(5_100, 60_000);
+        loss.on_echo(5_100, 60_000);
         assert_eq!(loss.share(), before);
         // It is counted from there on.
-        loss.heard(5_200, 60_000 + 50);
+        loss.on_echo(5_200, 60_000 + 50);
         assert!(loss.share() > before);
     }
 }

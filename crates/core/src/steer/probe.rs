@@ -41,7 +41,7 @@ const RESTS: Duration = Duration::from_secs(2);
 /// Probes under way that are kept in mind.
 const MOST: usize = 64;
 
-/// What became of a channel.
+/// A change of a channel's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     Lost,
@@ -50,7 +50,7 @@ pub(super) enum Turn {
 
 /// What an echo says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Heard {
+pub(super) struct Echo {
     pub round_trip: Duration,
     /// Packets that were given to the channel before the probe.
     pub sent: u64,
@@ -158,13 +158,13 @@ impl Prober {
     }
 
     /// An echo: what it says, if it is of a probe that is still awaited.
-    pub fn echo(&mut self, now: Instant, number: u16) -> Option<Heard> {
+    pub fn echo(&mut self, now: Instant, number: u16) -> Option<Echo> {
         let at = self.under_way.iter().position(|(n, ..)| *n == number)?;
         let (_, probed, sent) = self.under_way[at];
         self.under_way.drain(..=at);
         let back = !std::mem::replace(&mut self.alive, true);
         (self.last_echo, self.unsure) = (Some(now), false);
-        Some(Heard { round_trip: now.since(probed), sent, turn: back.then_some(Turn::Back) })
+        Some(Echo { round_trip: now.since(probed), sent, turn: back.then_some(Turn::Back) })
     }
 }
 
@@ -183,7 +183,7 @@ mod tests {
             prober.used(ms(milli));
             while echoes.front().is_some_and(|(at, _)| *at <= milli) {
                 let Some((_, number)) = echoes.pop_front() else { break };
-                turns.extend(prober.echo(ms(milli), number).and_then(|heard| heard.turn).map(|turn| (milli, turn)));
+                turns.extend(prober.echo(ms(milli), number).and_then(|echo| echo.turn).map(|turn| (milli, turn)));
             }
             let (turn, probe) = prober.handle_timeout(ms(milli), Duration::from_millis(30), 0);
             turns.extend(turn.map(|turn| (milli, turn)));
@@ -213,10 +213,10 @@ mod tests {
         let (_, number) = prober.handle_timeout(ms(0), Duration::ZERO, 0);
         prober.handle_timeout(ms(50), Duration::ZERO, 0);
         assert_eq!(prober.handle_timeout(ms(120), Duration::ZERO, 0).0, Some(Turn::Lost));
-        let heard = prober.echo(ms(150), number.unwrap()).unwrap();
-        assert_eq!((heard.round_trip, heard.turn), (Duration::from_millis(150), Some(Turn::Back)));
+        let echo = prober.echo(ms(150), number.unwrap()).unwrap();
+        assert_eq!((echo.round_trip, echo.turn), (Duration::from_millis(150), Some(Turn::Back)));
         // From now on it is known how long to wait for the others.
-        assert_eq!(prober.handle_timeout(ms(199), heard.round_trip, 0).0, None);
+        assert_eq!(prober.handle_timeout(ms(199), echo.round_trip, 0).0, None);
     }
 
     #[test]
@@ -280,8 +280,8 @@ mod tests {
         let mut prober = Prober::new(ProbeSettings::default());
         let (_, number) = prober.handle_timeout(ms(1), Duration::ZERO, 77);
         assert_eq!(prober.echo(ms(2), number.unwrap() + 1), None);
-        let heard = Heard { round_trip: Duration::from_millis(1), sent: 77, turn: None };
-        assert_eq!(prober.echo(ms(2), number.unwrap()), Some(heard));
+        let echo = Echo { round_trip: Duration::from_millis(1), sent: 77, turn: None };
+        assert_eq!(prober.echo(ms(2), number.unwrap()), Some(echo));
         assert_eq!(prober.echo(ms(3), number.unwrap()), None);
     }
 }

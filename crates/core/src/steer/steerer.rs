@@ -23,10 +23,10 @@ use crate::time::{Duration, Instant};
 const PROBE: usize = 12;
 /// Packets that wait for the fast channel at most. Reached only while it is the only one.
 const MOST_WAITING: usize = 2_048;
-/// While it is the only one, what would wait for longer is given up at once: its sender is to hear of the thin channel from a
+/// While it is the only one, what would wait for longer is given up at once: its sender is to notice the thin channel by a
 /// loss, not from a queue that everything stands in. Ours: with the 170 ms until a lost channel is left less than 300.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
-/// So many may wait however long it takes them: with less no sender hears of a loss from the packets behind it (RFC 8985).
+/// So many may wait however long it takes them: with less no sender detects a loss by the packets behind it (RFC 8985).
 const LEAST_WAITING: usize = 8;
 /// While it is in doubt whether a channel is lost, what is small takes both, if it waits for the fast one for less than this. Ours.
 const LONGEST_DOUBT: Duration = Duration::from_millis(10);
@@ -308,7 +308,7 @@ impl<P> Steerer<P> {
         };
         let mut choice = policy.choose(&view);
         let mut back_to = None;
-        if choice.channel == Channel::Fast && settings.policy.tells_as_heard && !late[Channel::Fat.index()] {
+        if choice.channel == Channel::Fast && settings.policy.acknowledges_over_fat && !late[Channel::Fat.index()] {
             back_to = flow.may_acknowledge(&facts, there[Channel::Fast.index()]);
             // A packet that says nothing else takes that channel itself, and so does one that cannot be changed.
             if back_to.is_some() && (facts.payload == 0 || !facts.plain) {
@@ -449,18 +449,18 @@ impl<P> Machine for Steerer<P> {
             Input::Seen(facts, channel) => {
                 let flow = self.flows.get(facts.flow);
                 flow.speaks(&facts, false);
-                flow.heard(&facts, channel);
+                flow.received(&facts, channel);
             }
             Input::Echo { channel, number, come } => {
                 let Some(probers) = &mut self.probers else { return };
-                let Some(heard) = probers[channel.index()].echo(now, number) else { return };
-                self.rescue.delivered(channel, heard.sent);
+                let Some(echo) = probers[channel.index()].echo(now, number) else { return };
+                self.rescue.delivered(channel, echo.sent);
                 let model = &mut self.outlet.channels[channel.index()];
-                model.sample(heard.round_trip);
+                model.sample(echo.round_trip);
                 if let Some(come) = come {
-                    model.loss.heard(heard.sent, come);
+                    model.loss.on_echo(echo.sent, come);
                 }
-                if let Some(turn) = heard.turn {
+                if let Some(turn) = echo.turn {
                     self.turn(now, channel, turn);
                 }
             }

@@ -1,7 +1,7 @@
 //! DNS questions and answers for address records (RFC 1035, RFC 3596) and HTTPS records (RFC 9460), by the codec of
 //! hickory-proto.
 //!
-//! An answer is believed only if it is an answer, to this question, under this id; of its records only those count
+//! A message is accepted only if it is an answer, to this question, under this id; of its records only those count
 //! that the chain of CNAMEs from the asked name leads to. What a server adds besides is ignored, but for the addresses
 //! of an HTTPS record's target, which RFC 9460, section 4.2, lets it add.
 

@@ -82,9 +82,9 @@ pub struct Service {
     pub alpn: Vec<String>,
     /// The default protocol (HTTP/1.1 over TLS over TCP) is not spoken there.
     pub no_default_alpn: bool,
-    /// Addresses that the target has, as the origin's zone believes.
+    /// Addresses of the target, according to the origin's zone.
     pub ipv4hint: Vec<Ipv4Addr>,
-    /// Addresses that the target has, as the origin's zone believes.
+    /// Addresses of the target, according to the origin's zone.
     pub ipv6hint: Vec<Ipv6Addr>,
     /// A configuration for Encrypted Client Hello is there (RFC 9849).
     pub ech: bool,

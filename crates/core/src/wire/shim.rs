@@ -186,7 +186,7 @@ pub fn filter_bit(addr: IpAddr) -> usize {
 /// Size of the shared filter: one page of 65 536 bits is 8 KiB; 1000 addresses give 1.5 % of needless questions.
 pub const FILTER_BYTES: usize = 8192;
 /// Where the file that the libraries map says in which mount namespace names are looked up: after the filter and a byte that is
-/// not 0 if the run's system calls are heard too. Eight bytes, as the machine has them: the inode of the namespace.
+/// not 0 if the run's system calls are trapped too. Eight bytes, as the machine has them: the inode of the namespace.
 pub const MOUNTS_AT: usize = FILTER_BYTES + 8;
 /// Bytes of that file.
 pub const MAPPED_BYTES: usize = MOUNTS_AT + 8;

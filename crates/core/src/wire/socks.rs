@@ -120,7 +120,7 @@ pub enum Reply {
     NoAddress,
 }
 
-/// A reply; the address that the stream comes from is not told.
+/// A reply; the address that the stream comes from is left out.
 pub fn reply(what: Reply) -> Vec<u8> {
     let code = match what {
         Reply::Succeeded => 0,

@@ -330,7 +330,7 @@ impl Os {
         sim.supervisor.is_some() && sim.world.front != Front::Filter
     }
 
-    fn is_heard(&self) -> bool {
+    fn is_filtered(&self) -> bool {
         let sim = self.0.borrow();
         sim.supervisor.is_some() && sim.world.front != Front::Preload
     }
@@ -360,13 +360,13 @@ impl Os {
 
     /// A question by DNS from a socket of the program's.
     pub fn ask(&self, server: usize, record: RecordType, socket: u64) -> Wait {
-        let heard = self.is_heard();
+        let filtered = self.is_filtered();
         let mut sim = self.0.borrow_mut();
         let call = sim.call();
         let again =
             |p: &Pending| matches!(p, Pending::Ask { socket: s, record: r, .. } if (*s, *r) == (socket, record));
         let repeated = sim.supervisor.as_ref().is_some_and(|s| s.pending.values().any(again));
-        if heard && !repeated {
+        if filtered && !repeated {
             Supervisor::with(&mut sim, |supervisor, sim| {
                 let request = supervisor.request(sim, Pending::Ask { call, socket, server, record });
                 let ask = Ask { app: supervisor.app.clone(), name: NAME.into(), record, server: server as u32 };
@@ -381,7 +381,7 @@ impl Os {
 
     /// connect: how it ends, whether the program waits in it or not. `domain` is that of its socket.
     pub fn connect(&self, to: IpAddr, domain: Family, blocking: bool) -> Wait {
-        let heard = self.is_heard();
+        let filtered = self.is_filtered();
         let mut sim = self.0.borrow_mut();
         sim.has_gone = true;
         let call = sim.call();
@@ -395,7 +395,7 @@ impl Os {
                     domain,
                     nonblocking: !blocking,
                     accepts_mapped: domain == Family::V6,
-                    rescuable: (heard && !blocking).then_some(Looks::Always),
+                    rescuable: (filtered && !blocking).then_some(Looks::Always),
                 };
                 supervisor.feed(sim, Input::Claim(request, claim));
             });

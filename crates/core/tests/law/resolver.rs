@@ -46,14 +46,14 @@ impl Exchange {
         self.calls.push((record, self.os.ask(self.server, record, self.socket)));
     }
 
-    fn said(&self, record: RecordType) -> Option<Reply> {
+    fn reply(&self, record: RecordType) -> Option<Reply> {
         let sim = self.os.0.borrow();
         let replies = self.calls.iter().filter(|(r, _)| *r == record).filter_map(|(_, wait)| sim.outcome(wait.call));
         replies.map(reply).next()
     }
 
     fn has(&self, records: &[RecordType]) -> bool {
-        records.iter().all(|r| self.said(*r).is_some())
+        records.iter().all(|r| self.reply(*r).is_some())
     }
 
     /// Waits until all of `records` are answered, or for so long. Whether they are.
@@ -93,12 +93,12 @@ pub async fn glibc(os: &Os) -> Vec<IpAddr> {
                 let exchange = slot.get_or_insert_with(|| Exchange::new(os, server));
                 records.iter().for_each(|r| exchange.ask_anew(*r));
                 if exchange.until(&records, patience).await {
-                    match settle(os, exchange, &records) {
+                    match combine(os, exchange, &records) {
                         Some(list) => return list,
                         None => continue,
                     }
                 }
-                if records.iter().all(|r| exchange.said(*r).is_none()) {
+                if records.iter().all(|r| exchange.reply(*r).is_none()) {
                     continue;
                 }
                 single = true;
@@ -114,12 +114,12 @@ pub async fn glibc(os: &Os) -> Vec<IpAddr> {
                     }
                 }
                 if complete {
-                    match settle(os, &exchange, &records) {
+                    match combine(os, &exchange, &records) {
                         Some(list) => return list,
                         None => break,
                     }
                 }
-                match exchange.said(records[0]) {
+                match exchange.reply(records[0]) {
                     None => break,
                     Some(Reply::Addresses(list)) if last => return sorted(os, list),
                     Some(_) if last => return Vec::new(),
@@ -131,9 +131,9 @@ pub async fn glibc(os: &Os) -> Vec<IpAddr> {
     Vec::new()
 }
 
-/// What comes of a whole set of answers; `None` if the next server is to be asked.
-fn settle(os: &Os, exchange: &Exchange, records: &[RecordType]) -> Option<Vec<IpAddr>> {
-    let replies: Vec<_> = records.iter().filter_map(|r| exchange.said(*r)).collect();
+/// The result of a whole set of answers; `None` if the next server is to be asked.
+fn combine(os: &Os, exchange: &Exchange, records: &[RecordType]) -> Option<Vec<IpAddr>> {
+    let replies: Vec<_> = records.iter().filter_map(|r| exchange.reply(*r)).collect();
     let list: Vec<_> = replies.iter().flat_map(addresses).collect();
     let failed = replies.iter().all(|r| *r == Reply::Fails);
     if failed { None } else { Some(sorted(os, list)) }
@@ -156,7 +156,7 @@ pub async fn go(os: &Os) -> Vec<IpAddr> {
             let mut exchange = Exchange::new(os, server);
             exchange.ask(record);
             exchange.until(&[record], ms(5000)).await;
-            match exchange.said(record) {
+            match exchange.reply(record) {
                 Some(Reply::Fails) | None => {}
                 Some(reply) => return addresses(&reply),
             }

@@ -34,7 +34,7 @@ proptest! {
         for technique in names.chain(["reduction-50+trigger+echo".to_owned()]) {
             let mut session = Session::new(&technique);
             steps.iter().for_each(|step| session.step(step));
-            session.settle();
+            session.finish();
             session.keeps_its_promises();
         }
     }
@@ -44,7 +44,7 @@ proptest! {
     fn nor_in_a_story_that_is_written_in_bytes(steps in crate::stories(300)) {
         let mut session = Session::new("auto");
         steps.iter().for_each(|step| session.step(&Step::of(*step)));
-        session.settle();
+        session.finish();
         session.keeps_its_promises();
     }
 }

@@ -33,7 +33,7 @@ fn flow(asked: Instant) -> Flow {
         requests: Trips::default(),
         accelerated: None,
         local_retransmissions: 0,
-        told: None,
+        kernel_stats: None,
         end: End::Open,
         ended: None,
     }

@@ -102,7 +102,7 @@ fn play(
                 Output::Send { channel, packet, why, apart, facts, .. } => {
                     assert!(!why.is_empty());
                     let data = facts.payload > 0 && facts.plain && channel == Channel::Fast;
-                    assert!(apart.is_none() || data && entry.tells_as_heard, "{entry:?}: {facts:?} {apart:?}");
+                    assert!(apart.is_none() || data && entry.acknowledges_over_fat, "{entry:?}: {facts:?} {apart:?}");
                     out.push((now, packet, Some(channel)));
                 }
                 Output::Drop(packet) => out.push((now, packet, None)),

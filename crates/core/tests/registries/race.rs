@@ -56,7 +56,7 @@ impl Play {
             v4: &self.lookups[0],
             v6: &self.lookups[1],
             https: &self.lookups[2],
-            positive: self.lookups.iter().filter(|l| !l.addresses().is_empty()).filter_map(Lookup::settled_at).min(),
+            positive: self.lookups.iter().filter(|l| !l.addresses().is_empty()).filter_map(Lookup::completed_at).min(),
             answered: self.answered,
             may_connect: true,
             done: false,
@@ -73,7 +73,7 @@ impl Play {
     }
 
     /// Carries out what the race says until it waits; how many steps that took, and until when it waits.
-    fn settle(
+    fn run_until_wait(
         &mut self,
         race: &dyn Race,
         want: Want,
@@ -173,7 +173,7 @@ fn every_race_comes_to_its_end_whatever_it_is_told() {
                         let usable: &dyn Fn(IpAddr) -> bool = if n == 1 { &nobody } else { &everybody };
                         let explore = n == 2;
                         for _ in 0..300 {
-                            let wait = play.settle(&*race, want, usable, explore);
+                            let wait = play.run_until_wait(&*race, want, usable, explore);
                             if !play.answer() {
                                 let Some(at) = wait else { break };
                                 play.now = at;

@@ -64,11 +64,11 @@ fn play(entry: &Entry, terms: &Terms, steps: &[Step]) -> Vec<Advice> {
         said.push(match what % 6 {
             0 => rule.sent(view, *number),
             1 => rule.acknowledged(view, sent, *number),
-            2 => rule.heard(view),
+            2 => rule.end_of_acknowledgement(view),
             3 => rule.lost(view, &Loss { sent, bytes: *number, persistent: false }),
             4 => rule.lost(view, &Loss { sent, bytes: 0, persistent: true }),
             _ if rule.wants_lease() => rule.leased(view, *granted),
-            _ => rule.heard(view),
+            _ => rule.end_of_acknowledgement(view),
         });
         if rule.take_refuted() {
             assert!(!rule.take_refuted(), "{entry:?} says twice that the memory is wrong");

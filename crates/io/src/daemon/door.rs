@@ -94,8 +94,9 @@ impl Door {
         self.clients.iter().find(|(n, _)| *n == number).map(|(_, client)| client)
     }
 
-    /// Takes the client out of the room and reads what it wants. One that may not have it, or makes no sense, is told so here.
-    pub fn hear(&mut self, number: u64) -> Option<(OwnedFd, Asked)> {
+    /// Removes the client from those that wait and reads its request. A client that may not ask this, or whose request is malformed,
+    /// gets that answer here.
+    pub fn read_request(&mut self, number: u64) -> Option<(OwnedFd, Asked)> {
         let at = self.clients.iter().position(|(n, _)| *n == number)?;
         let (_, client) = self.clients.remove(at)?;
         let mut bytes = [0; MOST_REQUEST + 1];
@@ -155,7 +156,7 @@ mod tests {
         socket
     }
 
-    fn said(client: &OwnedFd) -> Option<Answer> {
+    fn answer_to(client: &OwnedFd) -> Option<Answer> {
         let mut bytes = vec![0; 4096];
         let (got, _) = recv(client, bytes.as_mut_slice(), RecvFlags::DONTWAIT).ok()?;
         Answer::decode(&bytes[..got]).ok()
@@ -171,10 +172,10 @@ mod tests {
         let (came, _) = door.admit();
         send(&one, b"{\"version\":1,\"verb\":\"down\"}", SendFlags::empty()).unwrap();
         send(&other, b"\xff\0nonsense", SendFlags::empty()).unwrap();
-        assert!(matches!(door.hear(came[0]), Some((_, Asked::Down))));
-        assert!(door.hear(came[1]).is_none());
-        assert!(matches!(said(&other), Some(Answer::Misunderstood { .. })));
-        assert!(door.hear(came[0]).is_none(), "one request a connection");
+        assert!(matches!(door.read_request(came[0]), Some((_, Asked::Down))));
+        assert!(door.read_request(came[1]).is_none());
+        assert!(matches!(answer_to(&other), Some(Answer::Misunderstood { .. })));
+        assert!(door.read_request(came[0]).is_none(), "one request a connection");
         door.close();
         assert!(!path.exists());
         fs::remove_dir_all(folder).unwrap();
@@ -195,11 +196,11 @@ mod tests {
         let (came, sent_away) = door.admit();
         assert_eq!(sent_away.len(), 1);
         send(&heard, b"{\"version\":1,\"verb\":\"status\"}", SendFlags::empty()).unwrap();
-        assert!(matches!(door.hear(came[0]), Some((_, Asked::Status))));
+        assert!(matches!(door.read_request(came[0]), Some((_, Asked::Status))));
         // One that hung up before it was heard is no harm.
         drop(silent);
         let number = door.clients[0].0;
-        assert!(door.hear(number).is_none());
+        assert!(door.read_request(number).is_none());
         door.close();
         fs::remove_dir_all(folder).unwrap();
     }

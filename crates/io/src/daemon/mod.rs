@@ -305,7 +305,7 @@ impl Daemon {
 
     /// Hears a client; its connection if it wants the end and may have it.
     fn attend(&mut self, number: u64) -> Option<OwnedFd> {
-        match self.door.hear(number)? {
+        match self.door.read_request(number)? {
             (client, Asked::Down) => Some(client),
             (client, Asked::Status) => {
                 door::answer(&client, Answer::Status(Box::new(self.status())));

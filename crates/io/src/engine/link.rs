@@ -49,7 +49,7 @@ impl From<Errno> for LinkError {
 }
 
 /// A message of the app with its descriptors, or what is wrong with it.
-pub type Heard = Result<(ToEngine, Vec<OwnedFd>), NoMessage>;
+pub type Received = Result<(ToEngine, Vec<OwnedFd>), NoMessage>;
 
 /// See the module.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ pub struct Link {
     frames: Frames,
     /// Descriptors that have come, in order.
     descriptors: VecDeque<OwnedFd>,
-    inbox: VecDeque<Heard>,
+    inbox: VecDeque<Received>,
     /// What the socket has not taken yet.
     waiting: Vec<u8>,
     bell: OwnedFd,
@@ -135,8 +135,8 @@ impl Link {
         Ok(())
     }
 
-    /// All that has come; an error once that is handed out and nothing more can come.
-    pub fn hear(&mut self) -> Result<Vec<Heard>, LinkError> {
+    /// All messages that have come; an error once those are handed out and no more can come.
+    pub fn receive_all(&mut self) -> Result<Vec<Received>, LinkError> {
         let _ = rustix::io::read(&self.bell, &mut [0; 8]);
         while self.read_some() {}
         match self.broken.take() {

@@ -1,6 +1,6 @@
 //! One session of an engine: greeted, started, driven, ended. One thread and one loop, the forwarder's.
 
-use super::link::{Heard, Link, LinkError};
+use super::link::{Link, LinkError, Received};
 use super::message::{Device, Network, Settings, ToApp, ToEngine, VERSION, What, Wrong};
 use super::record::Kept;
 use crate::clock::Clock;
@@ -64,13 +64,13 @@ impl Shared {
         self.say(&ToApp::Error { name, of: of.map(str::to_owned), what: what.to_string() })
     }
 
-    /// All that has come. What cannot be read any further is said to the app before it ends the session.
-    fn hear(&self) -> Result<Vec<Heard>, LinkError> {
-        let heard = self.0.borrow_mut().hear();
-        if let Err(LinkError::Frame(why)) = &heard {
+    /// All messages that have come. A frame that cannot be read is reported to the app before it ends the session.
+    fn receive_all(&self) -> Result<Vec<Received>, LinkError> {
+        let received = self.0.borrow_mut().receive_all();
+        if let Err(LinkError::Frame(why)) = &received {
             let _ = self.wrong(Wrong::Frame, None, why);
         }
-        heard
+        received
     }
 }
 
@@ -145,14 +145,14 @@ struct Start {
 
 /// Waits until the app has said how to begin: the interface, how, and what it has said since. None if it has changed its mind.
 #[allow(clippy::type_complexity)]
-fn greeting(link: &Shared, clock: Clock) -> Result<Option<(Tun, Start, Vec<Heard>)>, EngineError> {
+fn greeting(link: &Shared, clock: Clock) -> Result<Option<(Tun, Start, Vec<Received>)>, EngineError> {
     let mut poll = Poll::new()?;
     poll.add(&*link.0.borrow(), FRONT, Interest::Read)?;
     poll.add(link.0.borrow().bell(), FRONT, Interest::Read)?;
     let (mut greeted, mut tokens) = (false, Vec::new());
     loop {
         poll.wait(&clock, None, &mut tokens)?;
-        let mut heard = link.hear()?.into_iter();
+        let mut heard = link.receive_all()?.into_iter();
         while let Some(one) = heard.next() {
             match one {
                 Err(wrong) => link.wrong(Wrong::Message, wrong.kind, wrong)?,
@@ -244,7 +244,7 @@ impl Host for Session<'_> {
         let now = self.clock.now();
         if tokens.contains(&FRONT) {
             self.link.0.borrow_mut().flush()?;
-            let heard = self.link.hear()?;
+            let heard = self.link.receive_all()?;
             self.take_in(now, heard)?;
         }
         let ended = self.running.woken(tokens)?;
@@ -270,17 +270,17 @@ impl Host for Session<'_> {
 }
 
 impl Session<'_> {
-    fn take_in(&mut self, now: Instant, heard: Vec<Heard>) -> Result<(), EngineError> {
-        for one in heard {
+    fn take_in(&mut self, now: Instant, received: Vec<Received>) -> Result<(), EngineError> {
+        for one in received {
             match one {
-                Ok((message, descriptors)) => self.hear(now, message, descriptors)?,
+                Ok((message, descriptors)) => self.on_message(now, message, descriptors)?,
                 Err(wrong) => self.link.wrong(Wrong::Message, wrong.kind, wrong)?,
             }
         }
         Ok(())
     }
 
-    fn hear(&mut self, now: Instant, message: ToEngine, descriptors: Vec<OwnedFd>) -> Result<(), EngineError> {
+    fn on_message(&mut self, now: Instant, message: ToEngine, descriptors: Vec<OwnedFd>) -> Result<(), EngineError> {
         match message {
             ToEngine::Hello { .. } => self.link.wrong(Wrong::Order, Some("hello"), "it was already sent")?,
             ToEngine::Start { .. } => self.link.wrong(Wrong::Order, Some("start"), "the session has started")?,
@@ -294,7 +294,7 @@ impl Session<'_> {
                 self.running.worker.on_network(now, &here);
             }
             ToEngine::Device { device } => self.kept.borrow_mut().device = device,
-            ToEngine::Owner { question, uid, name } => self.running.worker.owner_told(now, question, uid, name),
+            ToEngine::Owner { question, uid, name } => self.running.worker.on_owner(now, question, uid, name),
             // It has come too late: that socket is given up.
             ToEngine::Protected { .. } => {}
             ToEngine::Subscribe { on } => self.statistics = on.then_some(now),

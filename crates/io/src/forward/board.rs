@@ -4,7 +4,7 @@
 
 use super::ebpf::Ran;
 use super::{Process, Seen};
-use crate::board::Told;
+use crate::board::Report;
 use headstart_core::forward::meter::{self, Entry};
 use headstart_core::forward::{Flow, Record, UdpFlow};
 use headstart_core::path::Family;
@@ -73,7 +73,7 @@ pub struct Board {
     pub counts: Vec<(String, String, u64)>,
 }
 
-impl Told for Board {
+impl Report for Board {
     const NAME: &'static str = "headstart-measure-";
     const VERSION: u32 = VERSION;
 

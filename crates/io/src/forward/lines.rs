@@ -81,8 +81,8 @@ fn connection(flow: &Flow, name: &str, seen: &Seen) -> Value {
         "at_ms": flow.asked.as_millis_f64(), "end": flow.end.name(), "lasted_ms": lasted, "up_bytes": flow.up.bytes,
         "down_bytes": flow.down.bytes, "accelerated": flow.accelerated.map(|to| to.to_string()),
         "up_packets": flow.up.packets, "down_packets": flow.down.packets,
-        "accepted": flow.told.as_ref().is_some_and(|told| told.accepted),
-        "before": flow.told.as_ref().is_some_and(|told| told.before),
+        "accepted": flow.kernel_stats.as_ref().is_some_and(|stats| stats.accepted),
+        "before": flow.kernel_stats.as_ref().is_some_and(|stats| stats.before),
     });
     for meter in meter::ALL {
         line[meter.name] = (meter.read)(flow).map(round).into();

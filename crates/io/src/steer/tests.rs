@@ -41,7 +41,7 @@ impl Pair {
     }
 
     /// Lets everything that is to be done be done.
-    fn settle(&mut self) {
+    fn run_until_idle(&mut self) {
         let now = self.clock.now();
         loop {
             let mut quiet = true;
@@ -69,7 +69,7 @@ impl Pair {
 
     fn open(mut self) -> Self {
         self.ends[0].open();
-        self.settle();
+        self.run_until_idle();
         self
     }
 
@@ -81,7 +81,7 @@ impl Pair {
             self.clock.sleep_until(next);
             let now = self.clock.now();
             self.ends.iter_mut().for_each(|end| end.timeout(now));
-            self.settle();
+            self.run_until_idle();
             if now >= until {
                 return;
             }
@@ -90,7 +90,7 @@ impl Pair {
 
     fn send(&mut self, end: usize, packet: &[u8]) {
         self.ends[end].packet(self.clock.now(), packet);
-        self.settle();
+        self.run_until_idle();
     }
 }
 

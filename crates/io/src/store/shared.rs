@@ -3,8 +3,8 @@
 //!
 //! It is never waited for: a thread of its own speaks to it; a lookup gives it a few milliseconds and then goes on as if
 //! nothing were known. A record is leased to one connection of all servers at a time (RFC 9959, section 3.1). Peers are
-//! named by keyed digests. Where the site has a key, names are of it and records are sealed for their name, so that who writes to the
-//! store without it is believed nothing; without one, the key of names is in the store, made by the first server.
+//! named by keyed digests. Where the site has a key, names are of it and records are sealed for their name, so that a record
+//! written without it is ignored; without one, the key of names is in the store, made by the first server.
 
 mod place;
 
@@ -89,7 +89,7 @@ impl Shared {
             open: None,
             silent_until: Instant::ZERO,
             between: BETWEEN_TRIES,
-            told: false,
+            reported: false,
         };
         std::thread::Builder::new().name("shared paths".into()).spawn(move || speaker.run(&queue))?;
         Ok(Self { jobs, notes })
@@ -147,7 +147,7 @@ struct Speaker {
     /// Until then it is left alone.
     silent_until: Instant,
     between: Duration,
-    told: bool,
+    reported: bool,
 }
 
 impl Speaker {
@@ -166,7 +166,7 @@ impl Speaker {
         }
         match self.ready().and_then(|(open, network)| open.carry_out(job, network)) {
             Ok(recalled) => {
-                (self.told, self.between) = (false, BETWEEN_TRIES);
+                (self.reported, self.between) = (false, BETWEEN_TRIES);
                 recalled
             }
             Err(why) => {
@@ -190,7 +190,7 @@ impl Speaker {
         self.silent_until = self.clock.now() + self.between;
         self.between = (self.between * 2).min(LONGEST_BETWEEN);
         // Once for each time that it goes.
-        if !std::mem::replace(&mut self.told, true) {
+        if !std::mem::replace(&mut self.reported, true) {
             let note =
                 format!("paths: the shared store {} is unavailable ({why}): connections start as usual", self.place);
             self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(note);

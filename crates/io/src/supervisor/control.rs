@@ -57,8 +57,8 @@ impl Supervisor {
         }
     }
 
-    /// Something came on control connection `n`, or its end.
-    pub(super) fn hear(&mut self, n: u64) {
+    /// Control connection `n` is readable: a request came, or its end.
+    pub(super) fn on_control(&mut self, n: u64) {
         let Some(link) = self.links.get(&n) else { return };
         let reply = match receive::<Request>(&link.socket, RecvFlags::DONTWAIT) {
             Ok((request, descriptors)) => self.answer(n, request, descriptors),
@@ -255,7 +255,7 @@ mod tests {
         supervisor.admit(there).unwrap();
         let run = Request::Run { command: vec!["true".into()], via: "auto".into(), pid: 1, descriptors: vec![] };
         send(&here, &run, &[], SendFlags::empty()).unwrap();
-        supervisor.hear(0);
+        supervisor.on_control(0);
         assert!(matches!(receive(&here, RecvFlags::DONTWAIT), Ok((Reply::Registered, _))));
         (supervisor, here)
     }
@@ -267,7 +267,7 @@ mod tests {
         let file = File::open("/proc/self/exe").unwrap();
         let descriptors = vec![Descriptor::SeccompListener, Descriptor::Outstanding, Descriptor::Duty];
         send(&here, &Request::Add { descriptors }, &[file.as_fd(); 3], SendFlags::empty()).unwrap();
-        supervisor.hear(0);
+        supervisor.on_control(0);
         // A test beside this one may be starting a program, whose copy of the other end is open until it runs.
         let mut end = [PollFd::new(&here, PollFlags::IN)];
         poll(&mut end, Some(&Timespec { tv_sec: 60, tv_nsec: 0 })).unwrap();
@@ -282,12 +282,12 @@ mod tests {
             let bogus = std::io::pipe().unwrap().0;
             let request = Request::Remember { descriptors: vec![Descriptor::Report] };
             let sent = send(&here, &request, &[bogus.as_fd()], SendFlags::NOSIGNAL);
-            supervisor.hear(0);
+            supervisor.on_control(0);
             sent.is_ok() && matches!(receive::<Reply>(&here, RecvFlags::DONTWAIT), Ok((Reply::Refused(_), _)))
         };
         assert!((1..IN_A_ROW).all(|_| refused(&mut supervisor)));
         send(&here, &Request::Summarise, &[], SendFlags::empty()).unwrap();
-        supervisor.hear(0);
+        supervisor.on_control(0);
         assert!(matches!(receive::<Reply>(&here, RecvFlags::DONTWAIT), Ok((Reply::Summary(_), _))));
         assert!((0..IN_A_ROW).all(|_| refused(&mut supervisor)) && !refused(&mut supervisor));
     }

@@ -72,8 +72,8 @@ pub(super) struct Engine {
     pub place: Place,
     /// Whether the host's rules have been looked at since we woke up, and whether they were others than before.
     pub(super) rules: Rules,
-    /// Addresses that programs were told, by `filter_bit`.
-    told_addresses: Vec<u8>,
+    /// Addresses that were returned to programs, by `filter_bit`.
+    returned_addresses: Vec<u8>,
     /// The one that queries and attempts go to; `None` on kernels that do not tell (before 5.14).
     pub network_namespace: Option<u64>,
 }
@@ -90,7 +90,7 @@ impl Engine {
             attempts: BTreeMap::new(),
             place: Place::new(&poll),
             rules: Rules::default(),
-            told_addresses: vec![0; FILTER_BYTES],
+            returned_addresses: vec![0; FILTER_BYTES],
             network_namespace: netns::own_cookie().ok(),
             poll,
         };
@@ -154,7 +154,7 @@ impl Engine {
         let Some(attempt) = self.attempts.get(&n) else { return };
         if attempt.spare {
             if let Some(how) = spare::spoilt(&attempt.socket) {
-                let ago = tcp::heard_ago(&attempt.socket);
+                let ago = tcp::closed_ago(&attempt.socket);
                 self.feed(Input::Spoilt(AttemptId(n), how, ago));
             }
             return;
@@ -215,12 +215,12 @@ impl Engine {
     /// Whether a program may have been told `addr`. If not, the connector knows nothing of it, and need not be asked.
     pub fn may_know(&self, addr: IpAddr) -> bool {
         let bit = filter_bit(addr);
-        self.told_addresses[bit / 8] & (1 << (bit % 8)) != 0
+        self.returned_addresses[bit / 8] & (1 << (bit % 8)) != 0
     }
 
     fn make_known(&mut self, addr: IpAddr) {
         let bit = filter_bit(addr);
-        self.told_addresses[bit / 8] |= 1 << (bit % 8);
+        self.returned_addresses[bit / 8] |= 1 << (bit % 8);
     }
 
     fn begin(&mut self, AttemptId(n): AttemptId, to: SocketAddr, domain: Family) {

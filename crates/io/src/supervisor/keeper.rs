@@ -40,8 +40,8 @@ pub(super) struct Keeper {
     written: (u64, u64),
     due: Option<Instant>,
     notes: Vec<String>,
-    /// Of these, told to a run already.
-    told: usize,
+    /// How many of these were reported to a run.
+    reported: usize,
 }
 
 impl std::fmt::Debug for Done {
@@ -56,7 +56,7 @@ impl Keeper {
         let done = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         poll.add(&done, KEEPER, Interest::Read)?;
         let store = Some(Store::in_folder(folder));
-        let mut keeper = Self { store, work: None, done, written: (0, 0), due: None, notes: Vec::new(), told: 0 };
+        let mut keeper = Self { store, work: None, done, written: (0, 0), due: None, notes: Vec::new(), reported: 0 };
         keeper.start(|store| Some(store.load()));
         Ok(keeper)
     }
@@ -117,10 +117,10 @@ impl Keeper {
         self.notes.clone()
     }
 
-    /// What went wrong and no run has been told yet.
+    /// What went wrong and was not reported to any run yet.
     pub fn news(&mut self) -> Vec<String> {
-        let news = self.notes.get(self.told..).unwrap_or_default().to_vec();
-        self.told = self.notes.len();
+        let news = self.notes.get(self.reported..).unwrap_or_default().to_vec();
+        self.reported = self.notes.len();
         news
     }
 

@@ -175,7 +175,7 @@ impl Supervisor {
             (0, STOP) => return Some(Ended::Stopped),
             (0, DOOR) => self.answer_the_door(),
             (0, PLACE) => self.engine.look_around(),
-            (CONTROL, n) => self.hear(n),
+            (CONTROL, n) => self.on_control(n),
             (PROGRAM, n) => self.program_ended(run_of(n)),
             (LISTENER | CALLER, n) => {
                 if let Some(front) = self.runs.get_mut(&run_of(n)).and_then(|r| r.preload.as_mut()) {

@@ -106,7 +106,7 @@ impl Preload {
         }
         self.callers.insert(n, Caller { socket, name: None, to: None, asked: false, since: engine.clock.now() });
         // A library sends right after it has connected, so the question is most often here already.
-        self.hear(engine, n, false);
+        self.on_readable(engine, n, false);
         if let Some(caller) = self.callers.get(&n) {
             let interest = if caller.asked { Interest::HangUp } else { Interest::Read };
             if engine.poll.add(&caller.socket, CALLER | n, interest).is_err() {
@@ -122,11 +122,11 @@ impl Preload {
         self.spare = self.listener.try_clone().ok();
     }
 
-    /// Hears a caller, which is `watched` already or has just been accepted.
-    fn hear(&mut self, engine: &mut Engine, n: u64, watched: bool) {
+    /// Reads from a caller, which is `watched` already or has just been accepted.
+    fn on_readable(&mut self, engine: &mut Engine, n: u64, watched: bool) {
         let Some(caller) = self.callers.get_mut(&n) else { return };
         if caller.asked {
-            // Nothing is to be heard of a caller that waits but its going away.
+            // A caller that waits sends nothing; it can only have gone.
             self.callers.remove(&n);
             return engine.feed(Input::Abandon(RequestId(CALLER | n)));
         }
@@ -195,8 +195,8 @@ impl Preload {
         self.reply(n, &reply, None);
     }
 
-    /// Tells the libraries that the system calls of their programs are heard too.
-    pub fn calls_are_heard(&self) {
+    /// Tells the libraries that the system calls of their programs are trapped too.
+    pub fn calls_are_trapped(&self) {
         // Should it fail, they ask as if they were not.
         let _ = self.filter.write_all_at(&[1], FILTER_BYTES as u64);
     }
@@ -231,7 +231,7 @@ impl Preload {
 impl Front for Preload {
     fn event(&mut self, engine: &mut Engine, _: &mut Stub, token: u64) {
         match split(token) {
-            (CALLER, n) => self.hear(engine, n, true),
+            (CALLER, n) => self.on_readable(engine, n, true),
             _ => self.accept(engine),
         }
     }

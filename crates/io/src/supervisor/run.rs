@@ -99,7 +99,7 @@ impl Run {
             _ => return Err("the socket of preloaded libraries must come together with their filter".into()),
         }
         if let (Some(preload), Some(_)) = (&self.preload, &self.seccomp) {
-            preload.calls_are_heard();
+            preload.calls_are_trapped();
         }
         Ok(())
     }
@@ -146,7 +146,7 @@ impl Run {
         Summary {
             tally: engine.connector.tally_of(self.number),
             processes: self.preload.as_ref().map_or(0, Preload::processes),
-            connects_heard: self.seccomp.as_ref().map_or(0, Seccomp::heard),
+            connects_heard: self.seccomp.as_ref().map_or(0, Seccomp::connects),
             ignored_messages: engine.transport.ignored - self.ignored_before,
             notes: Vec::new(),
         }

@@ -35,12 +35,12 @@ pub enum BrowserError {
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
     /// It could not open the page at all.
-    #[error("Chromium cannot open {url}: {said}")]
+    #[error("Chromium cannot open {url}: {reason}")]
     Navigation {
         /// The page.
         url: String,
         /// What it says.
-        said: String,
+        reason: String,
     },
 }
 
@@ -230,7 +230,7 @@ impl Chromium {
         self.pipe.forget();
         let navigated = self.pipe.call(Some(session), "Page.navigate", json!({ "url": url }))?;
         match navigated["errorText"].as_str().filter(|said| !said.is_empty()) {
-            Some(said) => Err(BrowserError::Navigation { url: url.into(), said: said.into() }),
+            Some(said) => Err(BrowserError::Navigation { url: url.into(), reason: said.into() }),
             None => Ok(()),
         }
     }
@@ -258,7 +258,7 @@ impl Chromium {
             json!({ "expression": MEASURES, "awaitPromise": true, "returnByValue": true }),
         )?;
         // What had begun before the load event and ends after it has ended by now, or is left without an end.
-        while let Some(event) = pipe.heard() {
+        while let Some(event) = pipe.try_event() {
             seen.note(&event);
         }
         let measured = &measured["result"]["value"];

@@ -29,12 +29,12 @@ pub enum ProtocolError {
         within: Duration,
     },
     /// It refused.
-    #[error("Chromium refuses {method}: {said}")]
+    #[error("Chromium refuses {method}: {reason}")]
     Refused {
         /// The command.
         method: String,
         /// What it said.
-        said: String,
+        reason: String,
     },
 }
 
@@ -86,7 +86,7 @@ impl Pipe {
             if value["id"].as_u64() != Some(id) {
                 self.events.push_back(value);
             } else if let Some(error) = value.get("error") {
-                return Err(ProtocolError::Refused { method: method.to_owned(), said: error.to_string() });
+                return Err(ProtocolError::Refused { method: method.to_owned(), reason: error.to_string() });
             } else {
                 return Ok(value["result"].clone());
             }
@@ -101,8 +101,8 @@ impl Pipe {
         }
     }
 
-    /// The next event that has come already.
-    pub fn heard(&mut self) -> Option<Value> {
+    /// The next event, if one has come already.
+    pub fn try_event(&mut self) -> Option<Value> {
         self.events.pop_front().or_else(|| self.from.try_recv().ok())
     }
 

@@ -49,7 +49,7 @@ impl Emulator {
         let real_time = settings.real_time;
         let (tell_ready, ready) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new().name("emulator".into()).spawn(move || {
-            worker.settle(real_time)?;
+            worker.prepare(real_time)?;
             // The receiver is gone only if the caller is, and then there is nothing to tell.
             let _ = tell_ready.send(());
             worker.run()

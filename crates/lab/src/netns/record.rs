@@ -73,7 +73,7 @@ pub(super) struct Recorder {
     events: Option<SyncSender<Message>>,
     capture: Option<SyncSender<Message>>,
     follower: Option<Follower>,
-    missed: Arc<AtomicU64>,
+    unrecorded: Arc<AtomicU64>,
 }
 
 /// The writer's thread; ends with the recorder.
@@ -88,12 +88,12 @@ impl Drop for Writer {
 }
 
 impl Recorder {
-    /// Opens the files that `settings` name and starts the writer. `missed` will count packets that are not in them.
+    /// Opens the files that `settings` name and starts the writer. `unrecorded` will count packets that are not in them.
     pub fn start(
         settings: &Settings,
         links: &[String],
         clock: Clock,
-        missed: Arc<AtomicU64>,
+        unrecorded: Arc<AtomicU64>,
     ) -> io::Result<(Self, Writer)> {
         if settings.events.is_none() && settings.pcapng.is_none() {
             return Ok((Self { follower: settings.follower.clone(), ..Self::default() }, Writer(None)));
@@ -107,10 +107,10 @@ impl Recorder {
             events: events.is_some().then(|| sender.clone()),
             capture: capture.is_some().then_some(sender),
             follower: settings.follower.clone(),
-            missed: missed.clone(),
+            unrecorded: unrecorded.clone(),
         };
         let cut_off = settings.cut_off.clone();
-        let write = move || write(&receiver, events, capture, (&missed, &cut_off));
+        let write = move || write(&receiver, events, capture, (&unrecorded, &cut_off));
         let thread = std::thread::Builder::new().name("recorder".into()).spawn(write)?;
         Ok((recorder, Writer(Some(thread))))
     }
@@ -171,7 +171,7 @@ impl Recorder {
         if let Some(to) = to
             && to.try_send(message()).is_err()
         {
-            self.missed.fetch_add(1, Ordering::Relaxed);
+            self.unrecorded.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -181,10 +181,10 @@ fn write(
     from: &Receiver<Message>,
     mut events: Option<Events>,
     mut capture: Option<Capture>,
-    (missed, cut_off): (&AtomicU64, &AtomicBool),
+    (unrecorded, cut_off): (&AtomicU64, &AtomicBool),
 ) {
     let fail = |why: io::Error| {
-        missed.fetch_add(1, Ordering::Relaxed);
+        unrecorded.fetch_add(1, Ordering::Relaxed);
         if !cut_off.swap(true, Ordering::Relaxed) {
             eprintln!("headstart: recording what goes over the links: {why}; the records are incomplete");
         }

@@ -16,8 +16,8 @@ use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 
-/// Something that the thread is told.
-enum Told {
+/// Messages to the thread.
+enum Message {
     Asked(Query),
     /// Back to the beginning; answered when it is done.
     Rewind(Sender<Result<(), NetlinkError>>),
@@ -26,7 +26,7 @@ enum Told {
 
 /// A running timeline; ends when dropped.
 pub(super) struct Timeline {
-    tell: Sender<Told>,
+    tell: Sender<Message>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -44,17 +44,17 @@ impl Timeline {
             failed: None,
         };
         player.rewind()?;
-        let (tell, told) = channel();
-        let thread = std::thread::Builder::new().name("timeline".into()).spawn(move || player.run(&told));
+        let (tell, messages) = channel();
+        let thread = std::thread::Builder::new().name("timeline".into()).spawn(move || player.run(&messages));
         let thread = thread.map_err(|source| Error::Io { what: "starting the timeline".into(), source })?;
         Ok(Self { tell, thread: Some(thread) })
     }
 
-    /// Is to be told of the questions that a DNS server reads.
+    /// What is to be called with each question that a DNS server reads.
     pub fn listener(&self) -> impl Fn(&Query) + Send + 'static {
         let tell = self.tell.clone();
         // The receiver is gone when the network is going.
-        move |query| drop(tell.send(Told::Asked(query.clone())))
+        move |query| drop(tell.send(Message::Asked(query.clone())))
     }
 
     /// Everything is as in the beginning: the client's connectivity, and the changes that are to come. `Err` also if a
@@ -62,7 +62,7 @@ impl Timeline {
     pub fn rewind(&self) -> Result<(), Error> {
         let (done, wait) = channel();
         let gone = || Error::Io { what: "rewinding the timeline".into(), source: io::ErrorKind::BrokenPipe.into() };
-        self.tell.send(Told::Rewind(done)).map_err(|_| gone())?;
+        self.tell.send(Message::Rewind(done)).map_err(|_| gone())?;
         Ok(wait.recv().map_err(|_| gone())??)
     }
 }
@@ -70,7 +70,7 @@ impl Timeline {
 impl Drop for Timeline {
     fn drop(&mut self) {
         // The thread is gone already only if it panicked, which joining does not report either.
-        let _ = self.tell.send(Told::Stop);
+        let _ = self.tell.send(Message::Stop);
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -86,26 +86,26 @@ struct Player {
     /// The families that the client does not have now.
     gone: BTreeSet<Family>,
     order: u64,
-    /// What went wrong and has not been told yet.
+    /// What went wrong and was not reported yet.
     failed: Option<NetlinkError>,
 }
 
 impl Player {
-    fn run(mut self, told: &Receiver<Told>) {
+    fn run(mut self, messages: &Receiver<Message>) {
         loop {
             let next = self.due.keys().next().map(|(at, _)| at.since(self.clock.now()));
-            let heard = match next {
-                Some(left) => told.recv_timeout(left),
-                None => told.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            let message = match next {
+                Some(left) => messages.recv_timeout(left),
+                None => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
-            match heard {
-                Ok(Told::Asked(query)) => self.asked(&query),
-                Ok(Told::Rewind(done)) => {
+            match message {
+                Ok(Message::Asked(query)) => self.asked(&query),
+                Ok(Message::Rewind(done)) => {
                     let rewound = self.rewind();
                     // The receiver is gone only if the network is going.
                     let _ = done.send(self.failed.take().map_or(rewound, Err));
                 }
-                Ok(Told::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {}
             }
             let now = self.clock.now();

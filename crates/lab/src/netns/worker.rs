@@ -121,8 +121,8 @@ impl Worker {
         }
     }
 
-    /// Priority, timers and bias.
-    pub fn settle(&mut self, real_time: bool) -> io::Result<()> {
+    /// Sets the priority and the timers of this thread, and measures its bias.
+    pub fn prepare(&mut self, real_time: bool) -> io::Result<()> {
         // Both are better to have than not; the certificate tells how well it went without.
         let real_time = real_time && schedule::real_time(PRIORITY).is_ok();
         let _ = schedule::precise_timers();

@@ -242,16 +242,16 @@ impl Program {
 
     /// The command that fetches `url`, prints the page on standard output and fails if it cannot.
     pub fn command(&self, url: &Url) -> Command {
-        self.told(Command::new(&self.file), url)
+        self.fetch_command(Command::new(&self.file), url)
     }
 
     /// The same command behind another: `wrapper` (`headstart run --`, say) with the program and its arguments at the end.
     pub fn command_behind(&self, mut wrapper: Command, url: &Url) -> Command {
         wrapper.arg(&self.file);
-        self.told(wrapper, url)
+        self.fetch_command(wrapper, url)
     }
 
-    fn told(&self, mut command: Command, url: &Url) -> Command {
+    fn fetch_command(&self, mut command: Command, url: &Url) -> Command {
         let Self { workdir, trust, body, .. } = self;
         let body = body.as_deref().filter(|_| self.entry.sends);
         (self.entry.fetch)(&mut command, &Asked { url, workdir, trust: trust.as_ref(), body });

@@ -179,23 +179,23 @@ mod tests {
     use proptest::prelude::*;
     use std::io::Cursor;
 
-    /// What a client says, and what it hears.
+    /// What a client sends, and what it receives.
     struct Talk {
-        said: Cursor<Vec<u8>>,
-        heard: Vec<u8>,
+        input: Cursor<Vec<u8>>,
+        output: Vec<u8>,
     }
 
     impl Read for Talk {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             // In pieces, as from a network.
             let most = buffer.len().min(7);
-            self.said.read(&mut buffer[..most])
+            self.input.read(&mut buffer[..most])
         }
     }
 
     impl Write for Talk {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.heard.write(bytes)
+            self.output.write(bytes)
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -203,10 +203,10 @@ mod tests {
         }
     }
 
-    fn talk(said: &[u8], folder: &Path) -> String {
-        let mut talk = Talk { said: Cursor::new(said.to_vec()), heard: Vec::new() };
+    fn talk(input: &[u8], folder: &Path) -> String {
+        let mut talk = Talk { input: Cursor::new(input.to_vec()), output: Vec::new() };
         serve(&mut talk, folder).unwrap();
-        String::from_utf8_lossy(&talk.heard).into_owned()
+        String::from_utf8_lossy(&talk.output).into_owned()
     }
 
     fn folder() -> tempfile::TempDir {
@@ -220,33 +220,33 @@ mod tests {
     #[test]
     fn files_come_whole_and_one_after_the_other_on_one_connection() {
         let folder = folder();
-        let heard = talk(
+        let output = talk(
             b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET /inner/a.bin?x=1 HTTP/1.1\r\nConnection: close\r\n\r\n",
             folder.path(),
         );
-        let answers: Vec<_> = heard.split("HTTP/1.1 200 OK").collect();
-        assert_eq!(answers.len(), 3, "{heard}");
-        assert!(answers[1].contains("text/html") && answers[1].ends_with("\r\n\r\nfront page"), "{heard}");
-        assert!(answers[2].contains("Connection: close") && answers[2].ends_with("\r\n\r\npayload"), "{heard}");
+        let answers: Vec<_> = output.split("HTTP/1.1 200 OK").collect();
+        assert_eq!(answers.len(), 3, "{output}");
+        assert!(answers[1].contains("text/html") && answers[1].ends_with("\r\n\r\nfront page"), "{output}");
+        assert!(answers[2].contains("Connection: close") && answers[2].ends_with("\r\n\r\npayload"), "{output}");
     }
 
     #[test]
     fn a_body_comes_back_as_it_was_sent_and_who_waits_for_leave_gets_it() {
         let folder = folder();
-        let heard = talk(
+        let output = talk(
             b"POST /echo HTTP/1.1\r\nContent-Length: 11\r\nExpect: 100-continue\r\n\r\nhello\r\n\r\nyou",
             folder.path(),
         );
-        assert!(heard.starts_with("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK"), "{heard}");
-        assert!(heard.ends_with("\r\n\r\nhello\r\n\r\nyo"), "{heard}");
+        assert!(output.starts_with("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK"), "{output}");
+        assert!(output.ends_with("\r\n\r\nhello\r\n\r\nyo"), "{output}");
     }
 
     #[test]
     fn what_is_outside_the_folder_or_not_there_is_not_found() {
         let folder = folder();
         for path in ["/../etc/passwd", "/inner/../index.html", "//etc/passwd", "/inner", "/%2e%2e/x", "/none", "*"] {
-            let heard = talk(format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes(), folder.path());
-            assert!(heard.starts_with("HTTP/1.1 404"), "{path}: {heard}");
+            let output = talk(format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes(), folder.path());
+            assert!(output.starts_with("HTTP/1.1 404"), "{path}: {output}");
         }
     }
 
@@ -261,9 +261,9 @@ mod tests {
             ("POST /echo HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", "413"),
             ("POST /echo HTTP/1.1\r\nContent-Length: -1\r\n\r\n", "400"),
         ] {
-            let heard = talk(said.as_bytes(), folder.path());
-            assert!(heard.starts_with(&format!("HTTP/1.1 {status}")), "{said:?}: {heard}");
-            assert!(heard.contains("Connection: close"), "{said:?}: {heard}");
+            let output = talk(said.as_bytes(), folder.path());
+            assert!(output.starts_with(&format!("HTTP/1.1 {status}")), "{said:?}: {output}");
+            assert!(output.contains("Connection: close"), "{said:?}: {output}");
         }
         assert!(talk(&vec![b'x'; LONGEST_HEAD + 100], folder.path()).starts_with("HTTP/1.1 431"));
     }
@@ -273,8 +273,8 @@ mod tests {
         fn any_bytes_are_answered_or_ignored(said in proptest::collection::vec(any::<u8>(), 0..400)) {
             let mut said = said;
             said.extend(b"\r\n\r\n");
-            let heard = talk(&said, Path::new("/nowhere"));
-            prop_assert!(heard.starts_with("HTTP/1.1 "), "{}", heard);
+            let output = talk(&said, Path::new("/nowhere"));
+            prop_assert!(output.starts_with("HTTP/1.1 "), "{}", output);
         }
 
         #[test]

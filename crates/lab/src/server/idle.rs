@@ -24,8 +24,8 @@ const COMMANDS: u64 = u64::MAX;
 
 /// What clients did on connections to servers of one patience.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Heard {
-    /// Connections on which something was said.
+pub struct Activity {
+    /// Connections on which the client sent something.
     pub spoken: u64,
     /// Of these, how many had been silent for [`WAITED`] or longer before.
     pub waited: u64,
@@ -33,8 +33,8 @@ pub struct Heard {
     pub longest: Duration,
 }
 
-impl Heard {
-    /// Takes in what others have heard.
+impl Activity {
+    /// Adds what clients of another server did.
     pub fn add(&mut self, other: &Self) {
         self.spoken += other.spoken;
         self.waited += other.waited;
@@ -58,7 +58,7 @@ pub enum Restart {
 pub struct IdleServer {
     commands: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
-    heard: Arc<Mutex<BTreeMap<Option<Duration>, Heard>>>,
+    activity: Arc<Mutex<BTreeMap<Option<Duration>, Activity>>>,
 }
 
 impl IdleServer {
@@ -71,21 +71,21 @@ impl IdleServer {
             listener.set_nonblocking(true)?;
             listeners.push((listener, *patience));
         }
-        let (commands, told) = UnixStream::pair()?;
-        let heard = Arc::new(Mutex::new(BTreeMap::new()));
-        let counts = Arc::clone(&heard);
+        let (commands, ours) = UnixStream::pair()?;
+        let activity = Arc::new(Mutex::new(BTreeMap::new()));
+        let counts = Arc::clone(&activity);
         let serve = move || {
-            if let Ok(server) = Server::new(listeners, told, counts) {
+            if let Ok(server) = Server::new(listeners, ours, counts) {
                 server.run();
             }
         };
         let thread = std::thread::Builder::new().name("idle-server".into()).spawn(serve)?;
-        Ok(Self { commands: Some(commands), thread: Some(thread), heard })
+        Ok(Self { commands: Some(commands), thread: Some(thread), activity })
     }
 
-    /// What was said so far, by the patience of the address to which it was said.
-    pub fn heard(&self) -> BTreeMap<Option<Duration>, Heard> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// What clients did so far, by the patience of the address that they connected to.
+    pub fn activity(&self) -> BTreeMap<Option<Duration>, Activity> {
+        self.activity.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Ends every connection; all have been ended when this returns.
@@ -108,8 +108,8 @@ struct Server {
     poll: Poll,
     clock: Clock,
     listeners: Vec<(TcpListener, Option<Duration>)>,
-    told: UnixStream,
-    heard: Arc<Mutex<BTreeMap<Option<Duration>, Heard>>>,
+    commands: UnixStream,
+    activity: Arc<Mutex<BTreeMap<Option<Duration>, Activity>>>,
     connections: BTreeMap<u64, Connection>,
     next: u64,
 }
@@ -131,16 +131,16 @@ impl Connection {
 impl Server {
     fn new(
         listeners: Vec<(TcpListener, Option<Duration>)>,
-        told: UnixStream,
-        heard: Arc<Mutex<BTreeMap<Option<Duration>, Heard>>>,
+        commands: UnixStream,
+        activity: Arc<Mutex<BTreeMap<Option<Duration>, Activity>>>,
     ) -> io::Result<Self> {
         let poll = Poll::new()?;
         for (n, (listener, _)) in (0..).zip(&listeners) {
             poll.add(listener, n, Interest::Read)?;
         }
-        poll.add(&told, COMMANDS, Interest::Read)?;
+        poll.add(&commands, COMMANDS, Interest::Read)?;
         let (clock, connections) = (Clock::new(), BTreeMap::new());
-        Ok(Self { poll, clock, listeners, told, heard, connections, next: FIRST_CONNECTION })
+        Ok(Self { poll, clock, listeners, commands, activity, connections, next: FIRST_CONNECTION })
     }
 
     fn run(mut self) {
@@ -165,7 +165,7 @@ impl Server {
 
     fn command(&mut self) -> bool {
         let mut byte = [0; 1];
-        if self.told.read_exact(&mut byte).is_err() {
+        if self.commands.read_exact(&mut byte).is_err() {
             return false;
         }
         // A connection still in a queue is ended by the restart like all others.
@@ -176,7 +176,7 @@ impl Server {
                 let _ = sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
             }
         }
-        self.told.write_all(&byte).is_ok()
+        self.commands.write_all(&byte).is_ok()
     }
 
     fn accept(&mut self, n: usize) {
@@ -199,9 +199,9 @@ impl Server {
             Ok(1..) => {
                 let silent = self.clock.now() - connection.accepted;
                 if !std::mem::replace(&mut connection.spoken, true) {
-                    let heard = Heard { spoken: 1, waited: u64::from(silent >= WAITED), longest: silent };
-                    let mut all = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-                    all.entry(connection.patience).or_default().add(&heard);
+                    let activity = Activity { spoken: 1, waited: u64::from(silent >= WAITED), longest: silent };
+                    let mut all = self.activity.lock().unwrap_or_else(PoisonError::into_inner);
+                    all.entry(connection.patience).or_default().add(&activity);
                 }
                 connection.stream.write_all(ANSWER).is_err()
             }
@@ -236,7 +236,7 @@ mod tests {
         let mut answer = [0; 3];
         talks.read_exact(&mut answer).unwrap();
         assert_eq!(answer, ANSWER);
-        assert_eq!(server.heard()[&None].spoken, 1);
+        assert_eq!(server.activity()[&None].spoken, 1);
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub struct Launch {
 
 enum Stage {
     Resolving,
-    Told { left: VecDeque<IpAddr> },
+    Resolved { left: VecDeque<IpAddr> },
     Connecting { to: IpAddr, left: VecDeque<IpAddr> },
     Alone { socket: u64, left: VecDeque<IpAddr> },
 }
@@ -237,7 +237,7 @@ impl AppHost {
                         self.grant(request, false, granted);
                         continue;
                     };
-                    pending.stage = Stage::Told { left: list.into() };
+                    pending.stage = Stage::Resolved { left: list.into() };
                     self.next_address(request, granted);
                 }
                 Output::HandOver { request, connected: true, .. } => self.grant(request, true, granted),
@@ -255,7 +255,8 @@ impl AppHost {
     /// The app connects to the next address of its list. What the connector says to that is for the caller to carry out.
     fn next_address(&mut self, request: RequestId, granted: &mut [Option<Granted>]) {
         let Some(pending) = self.pending.get_mut(&request) else { return };
-        let (Stage::Told { left } | Stage::Connecting { left, .. } | Stage::Alone { left, .. }) = &mut pending.stage
+        let (Stage::Resolved { left } | Stage::Connecting { left, .. } | Stage::Alone { left, .. }) =
+            &mut pending.stage
         else {
             return;
         };

@@ -87,13 +87,13 @@ impl Stream {
     }
 }
 
-/// What is said before the response: the speaker (0 is the host), and its bytes. A client's half of a handshake with a hybrid key
+/// What is sent before the response: the sender (0 is the host), and its bytes. A client's half of a handshake with a hybrid key
 /// share, a server's with two certificates, a request. Ours.
-const SAID: [(usize, usize); 3] = [(0, 1_800), (1, 4_000), (0, 500)];
+const OPENING: [(usize, usize); 3] = [(0, 1_800), (1, 4_000), (0, 500)];
 
 struct Playing {
-    /// How much of [`SAID`] was written.
-    said: usize,
+    /// How much of [`OPENING`] was written.
+    written: usize,
     channels: Channels,
     streams: [Stream; 2],
     /// The host's end of the download, and the other.
@@ -136,17 +136,18 @@ impl Playing {
     /// An end that has heard all that was said to it speaks.
     fn speak(&mut self, now: Instant) {
         let Some(download) = &mut self.download else { return };
-        let heard =
-            |by: usize| -> u64 { SAID[..self.said].iter().filter(|(who, _)| *who != by).map(|(_, n)| *n as u64).sum() };
-        let by = SAID.get(self.said).map_or(1, |(who, _)| *who);
-        if self.said > SAID.len() || download[by].arrived() < heard(by) {
+        let heard = |by: usize| -> u64 {
+            OPENING[..self.written].iter().filter(|(sender, _)| *sender != by).map(|(_, n)| *n as u64).sum()
+        };
+        let by = OPENING.get(self.written).map_or(1, |(sender, _)| *sender);
+        if self.written > OPENING.len() || download[by].arrived() < heard(by) {
             return;
         }
-        match SAID.get(self.said) {
+        match OPENING.get(self.written) {
             Some((_, bytes)) => download[by].write(&vec![0; *bytes]),
             None => download[by].write_for_ever(),
         }
-        self.said += 1;
+        self.written += 1;
         self.pump(now, by);
     }
 
@@ -175,7 +176,7 @@ pub fn play(steering: &Steering, calls: Calls, seed: u64) -> Result<Talked, Pars
     // The connection is open already.
     let end = || Tcp::new(DELAYED_ACK, FIRST_RTT).with_segments(steering.segment() as usize);
     let download = calls.download.then(|| [end(), end()]);
-    let mut playing = Playing { said: 0, channels, streams, download };
+    let mut playing = Playing { written: 0, channels, streams, download };
     let from = Instant::ZERO + calls.before;
     let until = from + calls.measured;
     // What the download has brought when it is measured first, and when it ends.

@@ -36,7 +36,7 @@ pub struct Wanted {
 
 /// Delays in ms of what was sent while a page was loading.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Heard {
+pub struct Delays {
     /// Of the packets of the call, both ways.
     pub call: Vec<f64>,
     /// Of the messages.
@@ -146,9 +146,9 @@ impl Company {
         self.out.pop_front()
     }
 
-    /// What was heard until `end`.
-    pub fn heard(&self, end: Instant) -> Heard {
-        Heard {
+    /// The delays until `end`.
+    pub fn delays(&self, end: Instant) -> Delays {
+        Delays {
             call: self.call.iter().flat_map(|(_, records)| records).flat_map(|r| r.delays(end)).collect(),
             messages: self.talk.as_ref().map(|talk| talk.record.delays(end)).unwrap_or_default(),
         }

@@ -60,8 +60,8 @@ struct Call<'a> {
     manner: Manner,
 }
 
-/// What came of questions that were sent.
-enum Heard {
+/// The response to questions that were sent.
+enum Response {
     /// These answers, perhaps not all; perhaps none.
     Answers(Vec<(Family, LookupResult)>),
     /// There is no server, or it would not tell.
@@ -72,11 +72,11 @@ impl Call<'_> {
     /// Asks one server; nothing if the next is to be asked.
     fn send(&mut self, families: &[Family], server: usize) -> Option<Vec<(Family, LookupResult)>> {
         loop {
-            let heard = match self.manner {
+            let response = match self.manner {
                 Manner::AtOnce => self.ask(families, server),
                 Manner::OneByOne | Manner::OneByOneFromAFreshSocket => self.ask_one_by_one(families, server),
             };
-            let Heard::Answers(answers) = heard else { return None };
+            let Response::Answers(answers) = response else { return None };
             if answers.len() == families.len() {
                 return Some(answers);
             }
@@ -92,20 +92,20 @@ impl Call<'_> {
     }
 
     /// Asks for one family after the other; without an answer to the first there is no second question.
-    fn ask_one_by_one(&mut self, families: &[Family], server: usize) -> Heard {
+    fn ask_one_by_one(&mut self, families: &[Family], server: usize) -> Response {
         let mut answers = Vec::new();
         for family in families {
             match self.ask(&[*family], server) {
-                Heard::Answers(more) if !more.is_empty() => answers.extend(more),
-                Heard::Answers(_) => break,
-                Heard::SentAway => return Heard::SentAway,
+                Response::Answers(more) if !more.is_empty() => answers.extend(more),
+                Response::Answers(_) => break,
+                Response::SentAway => return Response::SentAway,
             }
         }
-        Heard::Answers(answers)
+        Response::Answers(answers)
     }
 
     /// Asks for all of `families` at once; what has come after [`TIMEOUT`] or as soon as nothing is missing.
-    fn ask(&mut self, families: &[Family], server: usize) -> Heard {
+    fn ask(&mut self, families: &[Family], server: usize) -> Response {
         let until = self.stack.now() + TIMEOUT;
         let mut open: Vec<(u64, Family)> = Vec::new();
         for family in families {
@@ -128,6 +128,6 @@ impl Call<'_> {
         open.iter().for_each(|(query, _)| self.stack.forget(*query));
         // A server that cannot tell of one family and tells of the other is believed.
         let sent_away = !answers.is_empty() && answers.iter().all(|(_, result)| *result == LookupResult::Refused);
-        if sent_away { Heard::SentAway } else { Heard::Answers(answers) }
+        if sent_away { Response::SentAway } else { Response::Answers(answers) }
     }
 }

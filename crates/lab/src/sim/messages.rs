@@ -79,9 +79,9 @@ pub struct Workload {
 /// number the last message is one that every second and every third would hold as well.
 pub const TOUCH: Workload = Workload { before: 19, messages: 60, interval: Duration::from_millis(30), bytes: 50 };
 
-/// What came of a stream.
+/// The results of a stream.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Heard {
+pub struct StreamResult {
     /// Delays of the messages that were sent, in ms; [`PATIENCE`] for one that did not come.
     pub delays: Vec<f64>,
     /// Age of the newest message that the receiver has, in ms, each 5 ms.
@@ -156,10 +156,10 @@ pub fn play(
     load: Workload,
     seed: u64,
     luck: u64,
-) -> anyhow::Result<Heard> {
+) -> anyhow::Result<StreamResult> {
     let mut stream = Stream::new(hops, stack, sending, load, seed, luck)?;
     stream.run();
-    Ok(stream.heard())
+    Ok(stream.finish())
 }
 
 struct Stream<'a> {
@@ -170,7 +170,7 @@ struct Stream<'a> {
     next: u32,
     /// When each message came, by number.
     arrived: Vec<Option<Instant>>,
-    heard: Heard,
+    result: StreamResult,
     now: Instant,
     bytes: Vec<u8>,
 }
@@ -196,7 +196,7 @@ impl<'a> Stream<'a> {
             begin,
             next: 0,
             arrived: vec![None; (load.before + load.messages) as usize],
-            heard: Heard::default(),
+            result: StreamResult::default(),
             now: Instant::ZERO,
             bytes: Vec::new(),
         })
@@ -330,10 +330,10 @@ impl<'a> Stream<'a> {
         if at == 0 && connection != BULK && self.now >= self.made(self.load.before) {
             match direction {
                 Direction::Up => {
-                    self.heard.packets += 1;
-                    self.heard.bytes += carried.wire_len() as u64;
+                    self.result.packets += 1;
+                    self.result.bytes += carried.wire_len() as u64;
                 }
-                Direction::Down => self.heard.back += 1,
+                Direction::Down => self.result.back += 1,
             }
         }
         let hop = &mut self.hops[at];
@@ -382,16 +382,16 @@ impl<'a> Stream<'a> {
         }
     }
 
-    fn heard(mut self) -> Heard {
+    fn finish(mut self) -> StreamResult {
         let first = self.load.before;
         let is_reduced = matches!(self.sending, Sending::Technique(name) if name.contains("reduction"));
         for number in first..self.total() {
             let made = self.made(number);
             match self.arrived[number as usize] {
-                Some(at) => self.heard.delays.push(at.since(made).min(PATIENCE).as_secs_f64() * 1e3),
+                Some(at) => self.result.delays.push(at.since(made).min(PATIENCE).as_secs_f64() * 1e3),
                 // What was left out for a newer value was not sent; the age says what that costs.
                 None if is_reduced => {}
-                None => self.heard.delays.push(PATIENCE.as_secs_f64() * 1e3),
+                None => self.result.delays.push(PATIENCE.as_secs_f64() * 1e3),
             }
         }
         let mut newest: Vec<(Instant, u32)> =
@@ -405,10 +405,10 @@ impl<'a> Stream<'a> {
                 k += 1;
             }
             let since = known.map_or(self.begin, |number| self.made(number));
-            self.heard.ages.push(at.since(since).as_secs_f64() * 1e3);
+            self.result.ages.push(at.since(since).as_secs_f64() * 1e3);
             at += AGE_STEP;
         }
-        self.heard
+        self.result
     }
 }
 

@@ -32,7 +32,7 @@ mod transfer;
 pub use app::{AppHost, Granted, Launch, Wish};
 pub(crate) use channels::mean_rate;
 pub use channels::{Gone, Steering};
-pub use company::{Heard, Wanted};
+pub use company::{Delays, Wanted};
 pub use loader::{Arm as BrowserArm, Browser, Load, Parts, Timing};
 pub use oracle::faster;
 pub use session::{Session, Spent, Visit};

@@ -71,7 +71,7 @@ pub struct Session {
     next_query: u64,
     connections: u64,
     /// Outputs of the connector for the program, oldest first.
-    told: Vec<Output>,
+    outputs: Vec<Output>,
     /// The routes that the connector knows of: IPv4, IPv6.
     routes: (bool, bool),
 }
@@ -112,7 +112,7 @@ impl Session {
             next_own: OWN_SOCKETS,
             next_query: OWN_SOCKETS,
             connections: 0,
-            told: Vec::new(),
+            outputs: Vec::new(),
             routes: (true, true),
         })
     }
@@ -152,7 +152,7 @@ impl Session {
         while self.stack.now() < until {
             self.turn(until);
         }
-        self.told.clear();
+        self.outputs.clear();
     }
 
     /// Visits site number `site` of the world as often as it takes to connect or fail.
@@ -168,7 +168,7 @@ impl Session {
     pub fn visit_within(&mut self, site: usize, want: Want, patience: Option<Duration>) -> Visit {
         let name = self.sites[site].name.clone();
         let began = self.stack.now();
-        self.told.clear();
+        self.outputs.clear();
         let mut first_attempt = None;
         let list = if self.connector.is_some() {
             self.look_around();
@@ -262,7 +262,7 @@ impl Session {
         let until = patience.map_or(Instant::FAR_FUTURE, |p| self.stack.now() + p);
         loop {
             let mut reply = None;
-            for output in std::mem::take(&mut self.told) {
+            for output in std::mem::take(&mut self.outputs) {
                 match output {
                     Output::Connect { id, to, .. } => {
                         let of_site = self.sites[site].v4.iter().chain(&self.sites[site].v6).any(|h| h.addr == to.ip());
@@ -351,7 +351,7 @@ impl Session {
                 | Output::Fail(..)
                 | Output::Pass(..) => {}
             }
-            self.told.push(output);
+            self.outputs.push(output);
         }
     }
 }

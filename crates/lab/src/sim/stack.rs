@@ -426,8 +426,8 @@ impl Stack {
 
     fn receive(&mut self, packet: Packet) {
         match packet.body {
-            Body::Response { query, says } => self.told(query, says),
-            Body::NoServer { query } => self.told(query, Says::Result(LookupResult::Refused)),
+            Body::Response { query, says } => self.on_response(query, says),
+            Body::NoServer { query } => self.on_response(query, Says::Result(LookupResult::Refused)),
             Body::DnsSynAck { query } => {
                 let Some(Query { site, name_len, record, server }) = self.queries.get(&query) else { return };
                 let question = Packet::question(query, (*site, *name_len), *record, *server, true);
@@ -454,7 +454,7 @@ impl Stack {
         }
     }
 
-    fn told(&mut self, query: u64, says: Says) {
+    fn on_response(&mut self, query: u64, says: Says) {
         let Some(Query { server, .. }) = self.queries.get(&query) else { return };
         match says {
             Says::Result(result) => {
@@ -494,7 +494,7 @@ mod tests {
     use crate::world::{Fate, Reply};
 
     /// Everything noticed until nothing more can come, with its time in milliseconds.
-    fn heard(stack: &mut Stack) -> Vec<(u64, Event)> {
+    fn events(stack: &mut Stack) -> Vec<(u64, Event)> {
         std::iter::from_fn(|| stack.step(Instant::FAR_FUTURE).map(|e| (stack.now().as_nanos() / 1_000_000, e)))
             .collect()
     }
@@ -507,7 +507,7 @@ mod tests {
         stack.connect(8, world.sites[0].v6[0].addr);
         let took = |ms| Duration::from_millis(ms);
         assert_eq!(
-            heard(&mut stack),
+            events(&mut stack),
             [
                 (35, Event::Connected { socket: 8, took: took(35) }),
                 (50, Event::Connected { socket: 7, took: took(50) })
@@ -523,7 +523,7 @@ mod tests {
         stack.connect(4, world.sites[0].v4[0].addr);
         stack.connect(6, world.sites[0].v6[0].addr);
         assert_eq!(
-            heard(&mut stack),
+            events(&mut stack),
             [(20, Event::Failed { socket: 4, errno: 111 }), (131_000, Event::Failed { socket: 6, errno: 110 })]
         );
         assert_eq!((stack.traffic().syns, stack.traffic().syn_retransmissions), (2, 10));
@@ -550,7 +550,7 @@ mod tests {
         let world = world(vec![site(1).dns(5, 5).replies(Reply::Truncated, Reply::Records)]);
         let mut stack = Stack::new(&world).unwrap();
         stack.ask(1, &world.sites[0].name, Family::V4, 0);
-        let all = heard(&mut stack);
+        let all = events(&mut stack);
         // Two questions of 10 + 5 ms each, and a handshake of 10 ms between them.
         assert!(
             matches!(&all[..], [(40, Event::Answer { query: 1, result: LookupResult::Addresses(list, _) })] if list.len() == 1)
@@ -564,10 +564,10 @@ mod tests {
         let mut stack = Stack::new(&world).unwrap();
         stack.ask(1, &world.sites[0].name, Family::V4, 0);
         stack.ask(2, &world.sites[0].name, Family::V6, 0);
-        assert_eq!(heard(&mut stack), []);
+        assert_eq!(events(&mut stack), []);
         assert_eq!(stack.traffic().malformed, 1);
         stack.ask(3, "nowhere.lab.example", Family::V4, 0);
-        assert!(matches!(heard(&mut stack)[..], [(_, Event::Answer { query: 3, result: LookupResult::NxDomain(_) })]));
+        assert!(matches!(events(&mut stack)[..], [(_, Event::Answer { query: 3, result: LookupResult::NxDomain(_) })]));
     }
 
     #[test]
@@ -578,7 +578,7 @@ mod tests {
         stack.ask(1, &world.sites[0].name, Family::V4, 0);
         stack.close(7);
         stack.forget(1);
-        assert_eq!(heard(&mut stack), []);
+        assert_eq!(events(&mut stack), []);
         let about = (Some(0), world.sites[0].name.len());
         let server = Server { index: 0, family: Family::V4 };
         let question = Packet::question(1, about, RecordType::A, server, false).bytes as u64;

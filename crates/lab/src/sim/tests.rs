@@ -65,13 +65,13 @@ fn session(arm: &str, lifetime: Lifetime, world: &World) -> Session {
 }
 
 /// Lookup, connect, getaddrinfo and total in ms, and the family that was reached.
-fn told(visit: &Visit) -> ([u64; 4], Option<Family>) {
+fn figures(visit: &Visit) -> ([u64; 4], Option<Family>) {
     let times = [visit.lookup, visit.connect, visit.getaddrinfo, visit.total];
     (times.map(|d| u64::try_from(d.as_millis()).unwrap()), visit.reached.map(Family::of))
 }
 
 fn cold(arm: &str, draft: Draft) -> ([u64; 4], Option<Family>) {
-    told(&session(arm, Lifetime::Off, &world(vec![draft])).visit(0, Want::Both))
+    figures(&session(arm, Lifetime::Off, &world(vec![draft])).visit(0, Want::Both))
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn happy_eyeballs_v3_asks_for_https_records_and_begins_on_their_hints() {
     w.sites[0].https = Some(Https { record, services: vec![service] });
     let mut s = session("happy-eyeballs-v3", Lifetime::Off, &w);
     let visit = s.visit(0, Want::Both);
-    assert_eq!((told(&visit), visit.reached), (([65, 100, 165, 165], Some(Family::V6)), Some(v6)));
+    assert_eq!((figures(&visit), visit.reached), (([65, 100, 165, 165], Some(Family::V6)), Some(v6)));
     assert_eq!((s.spent().traffic.queries, s.spent().traffic.syns), (3, 1));
 }
 
@@ -174,7 +174,7 @@ fn with_a_warm_history_adaptive_goes_straight_to_the_faster_family() {
     s.visit(0, Want::Only(Family::V4));
     s.visit(0, Want::Only(Family::V6));
     s.idle(Duration::from_secs(10));
-    assert_eq!(told(&s.visit(0, Want::Both)).0[3], 90);
+    assert_eq!(figures(&s.visit(0, Want::Both)).0[3], 90);
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn resolved_by(fates: &[Fate]) -> World {
 
 /// Total time in ms and the family that was reached, after a first visit.
 fn first(arm: &str, world: &World) -> (u64, Option<Family>) {
-    let (times, family) = told(&session(arm, Lifetime::Off, world).visit(0, Want::Both));
+    let (times, family) = figures(&session(arm, Lifetime::Off, world).visit(0, Want::Both));
     (times[3], family)
 }
 
@@ -272,9 +272,9 @@ fn a_family_without_a_route_fails_at_once_and_serves_again_when_it_has_come() {
     let w = changing(site(1).rtts(90, 10), vec![at_first, comes]);
     for arm in ["bare", "adaptive", "happy-eyeballs-v2"] {
         let mut s = session(arm, Lifetime::Off, &w);
-        assert_eq!(told(&s.visit(0, Want::Both)).1, Some(Family::V4), "{arm}");
+        assert_eq!(figures(&s.visit(0, Want::Both)).1, Some(Family::V4), "{arm}");
         s.idle(Duration::from_secs(2));
-        assert_eq!(told(&s.visit(0, Want::Only(Family::V6))).1, Some(Family::V6), "{arm}");
+        assert_eq!(figures(&s.visit(0, Want::Only(Family::V6))).1, Some(Family::V6), "{arm}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! A connection of the loader: to the first address that answers, TLS, then one request after the other (HTTP/1.1) or all at
 //! once (HTTP/2; HTTP/3 is [`super::http3`]'s).
 
-use super::{Queue, Shared, Told, Transport, http3};
+use super::{ObjectEvent, Queue, Shared, Transport, http3};
 use crate::page::Protocol;
 use crate::server::head::{self, Chunks, Framing};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto};
@@ -49,7 +49,7 @@ pub(super) async fn serve(
         };
         if served.is_err() {
             for object in queue.drain().into_iter().chain(first) {
-                let _ = shared.tell.send(Told::Failed(object));
+                let _ = shared.tell.send(ObjectEvent::Failed(object));
             }
             return;
         }
@@ -131,7 +131,7 @@ async fn one_by_one(
             None => next(queue, shared).await,
         };
         let asked = exchange(&mut stream, object, &mut read, shared).await;
-        let _ = shared.tell.send(if asked.is_ok() { Told::Done(object) } else { Told::Failed(object) });
+        let _ = shared.tell.send(if asked.is_ok() { ObjectEvent::Done(object) } else { ObjectEvent::Failed(object) });
         if asked? {
             return Ok(());
         }
@@ -150,7 +150,7 @@ async fn exchange(
     let pad = (request.bytes as usize).saturating_sub(start.len() + 4);
     stream.write_all(format!("{start}{}\r\n\r\n", "x".repeat(pad)).as_bytes()).await?;
     stream.flush().await?;
-    let _ = shared.tell.send(Told::Sent(object));
+    let _ = shared.tell.send(ObjectEvent::Sent(object));
     let (mut framing, mut chunks, mut seen, mut closes) = (None, Chunks::default(), 0u64, false);
     let broken = |what: head::Bad| io::Error::new(io::ErrorKind::InvalidData, what);
     let mut buffer = vec![0; 64 << 10];
@@ -188,7 +188,7 @@ async fn exchange(
             return if whole { Ok(true) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
         }
         read.extend(&buffer[..new]);
-        let _ = shared.tell.send(Told::Bytes(object, new as u64));
+        let _ = shared.tell.send(ObjectEvent::Bytes(object, new as u64));
     }
 }
 
@@ -215,12 +215,12 @@ async fn all_at_once(
             .body(())
             .map_err(io::Error::other)?;
         let (answer, _) = client.send_request(request, true).map_err(io::Error::other)?;
-        let _ = shared.tell.send(Told::Sent(object));
+        let _ = shared.tell.send(ObjectEvent::Sent(object));
         let tell = shared.tell.clone();
         tokio::spawn(async move {
             let told = match receive(answer, object, &tell).await {
-                Ok(()) => Told::Done(object),
-                Err(_) => Told::Failed(object),
+                Ok(()) => ObjectEvent::Done(object),
+                Err(_) => ObjectEvent::Failed(object),
             };
             let _ = tell.send(told);
         });
@@ -230,15 +230,15 @@ async fn all_at_once(
 async fn receive(
     answer: h2::client::ResponseFuture,
     object: usize,
-    tell: &tokio::sync::mpsc::UnboundedSender<Told>,
+    tell: &tokio::sync::mpsc::UnboundedSender<ObjectEvent>,
 ) -> Result<(), h2::Error> {
     let mut body = answer.await?.into_body();
     // A head is bytes, too.
-    let _ = tell.send(Told::Bytes(object, 1));
+    let _ = tell.send(ObjectEvent::Bytes(object, 1));
     while let Some(bytes) = body.data().await {
         let bytes = bytes?;
         body.flow_control().release_capacity(bytes.len())?;
-        let _ = tell.send(Told::Bytes(object, bytes.len() as u64));
+        let _ = tell.send(ObjectEvent::Bytes(object, bytes.len() as u64));
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! A connection of the loader over QUIC: all requests at once (HTTP/3).
 
 use super::connection::{FALLBACK, next};
-use super::{Queue, Shared, Told};
+use super::{ObjectEvent, Queue, Shared};
 use bytes::{Buf as _, Bytes};
 use h3::client::RequestStream;
 use quinn::crypto::rustls::QuicClientConfig;
@@ -31,12 +31,12 @@ pub(super) async fn serve(name: &str, mut first: Option<usize>, queue: &Queue, s
             .map_err(io::Error::other)?;
         let mut stream = requests.send_request(request).await.map_err(io::Error::other)?;
         stream.finish().await.map_err(io::Error::other)?;
-        let _ = shared.tell.send(Told::Sent(object));
+        let _ = shared.tell.send(ObjectEvent::Sent(object));
         let tell = shared.tell.clone();
         tokio::spawn(async move {
             let told = match receive(&mut stream, object, &tell).await {
-                Ok(()) => Told::Done(object),
-                Err(_) => Told::Failed(object),
+                Ok(()) => ObjectEvent::Done(object),
+                Err(_) => ObjectEvent::Failed(object),
             };
             let _ = tell.send(told);
         });
@@ -46,13 +46,13 @@ pub(super) async fn serve(name: &str, mut first: Option<usize>, queue: &Queue, s
 async fn receive(
     stream: &mut RequestStream<h3_quinn::BidiStream<Bytes>, Bytes>,
     object: usize,
-    tell: &UnboundedSender<Told>,
+    tell: &UnboundedSender<ObjectEvent>,
 ) -> Result<(), h3::error::StreamError> {
     stream.recv_response().await?;
     // A head is bytes, too.
-    let _ = tell.send(Told::Bytes(object, 1));
+    let _ = tell.send(ObjectEvent::Bytes(object, 1));
     while let Some(piece) = stream.recv_data().await? {
-        let _ = tell.send(Told::Bytes(object, piece.remaining() as u64));
+        let _ = tell.send(ObjectEvent::Bytes(object, piece.remaining() as u64));
     }
     Ok(())
 }

@@ -69,7 +69,7 @@ pub struct SocketLoad {
 
 /// Something that has happened to an object.
 #[derive(Clone, Copy, Debug)]
-enum Told {
+enum ObjectEvent {
     Want(usize),
     Sent(usize),
     Bytes(usize, u64),
@@ -108,7 +108,7 @@ struct Shared {
     requests: Vec<Request>,
     config: Arc<ClientConfig>,
     transport: Transport,
-    tell: mpsc::UnboundedSender<Told>,
+    tell: mpsc::UnboundedSender<ObjectEvent>,
 }
 
 #[derive(Default)]
@@ -213,7 +213,7 @@ impl<'p> Visit<'p> {
     }
 
     /// An object is wanted after `gap`, unless it is already.
-    fn want(&mut self, object: usize, gap: Duration, tell: &mpsc::UnboundedSender<Told>) {
+    fn want(&mut self, object: usize, gap: Duration, tell: &mpsc::UnboundedSender<ObjectEvent>) {
         if std::mem::replace(&mut self.wanted[object], true) {
             return;
         }
@@ -222,19 +222,19 @@ impl<'p> Visit<'p> {
             if !gap.is_zero() {
                 tokio::time::sleep(gap).await;
             }
-            let _ = tell.send(Told::Want(object));
+            let _ = tell.send(ObjectEvent::Want(object));
         });
     }
 
-    fn note(&mut self, now: Instant, event: Told, shared: &Arc<Shared>) {
+    fn note(&mut self, now: Instant, event: ObjectEvent, shared: &Arc<Shared>) {
         let at = now - self.began;
         match event {
-            Told::Want(object) => {
+            ObjectEvent::Want(object) => {
                 self.timings[object].wanted = at;
                 self.ask(object, shared);
             }
-            Told::Sent(object) => self.timings[object].sent = at,
-            Told::Bytes(object, bytes) => {
+            ObjectEvent::Sent(object) => self.timings[object].sent = at,
+            ObjectEvent::Bytes(object, bytes) => {
                 if self.got[object] == 0 {
                     self.timings[object].first_byte = at;
                 }
@@ -248,12 +248,12 @@ impl<'p> Visit<'p> {
                     }
                 }
             }
-            Told::Done(object) | Told::Failed(object) => {
+            ObjectEvent::Done(object) | ObjectEvent::Failed(object) => {
                 if std::mem::replace(&mut self.ended[object], true) {
                     return;
                 }
                 self.timings[object].end = at;
-                self.timings[object].failed = matches!(event, Told::Failed(_));
+                self.timings[object].failed = matches!(event, ObjectEvent::Failed(_));
                 self.open -= 1;
                 for n in 0..self.children[object].len() {
                     let child = self.children[object][n];

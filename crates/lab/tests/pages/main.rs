@@ -52,7 +52,7 @@ fn loaded(chromium: &mut Chromium, url: &str) -> BrowserLoad {
     for _ in 0..8 {
         match chromium.load(url) {
             Ok(load) => return load,
-            Err(BrowserError::Navigation { said, .. }) if said.contains("QUIC") => {}
+            Err(BrowserError::Navigation { reason, .. }) if reason.contains("QUIC") => {}
             Err(e) => panic!("{url}: {e}"),
         }
     }

@@ -26,7 +26,7 @@ pub enum ClientError {
     Keys(#[source] io::Error),
     /// It answered that it does not.
     #[error("the relay said: {reason}", reason = in_words(*.0))]
-    Said(Answer),
+    Answered(Answer),
     /// It answered something else.
     #[error("unknown answer from the relay: it may be newer than this side")]
     Unknown,
@@ -45,7 +45,7 @@ fn in_words(answer: Answer) -> &'static str {
 impl ClientError {
     /// Whether asking again may help.
     fn is_final(&self) -> bool {
-        matches!(self, Self::Said(Answer::Gone | Answer::Refused))
+        matches!(self, Self::Answered(Answer::Gone | Answer::Refused))
     }
 }
 
@@ -85,7 +85,7 @@ impl Client {
         stream.read_exact(&mut answer).await.map_err(refused)?;
         match Answer::of_code(answer[0]) {
             Some(Answer::Granted) => Ok(stream),
-            Some(answer) => Err(ClientError::Said(answer)),
+            Some(answer) => Err(ClientError::Answered(answer)),
             None => Err(ClientError::Unknown),
         }
     }

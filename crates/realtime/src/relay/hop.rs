@@ -51,7 +51,7 @@ impl Onward {
 /// over. Ours: what `headstart relay ports` has.
 const MOST: usize = 4096;
 
-/// Passes on every session that `listener` accepts, 4096 at a time, until it accepts no more. `failed` is told of sessions that could not be
+/// Passes on every session that `listener` accepts, 4096 at a time, until it accepts no more. `failed` is called for sessions that could not be
 /// passed on.
 pub async fn run(listener: Listener, onward: Onward, failed: impl Fn(&SessionError) + Clone + Send + 'static) {
     let places = Arc::new(Semaphore::new(MOST));

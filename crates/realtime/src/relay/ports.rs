@@ -186,8 +186,8 @@ async fn whole<T>(
 fn reply_for(error: &SessionError) -> Reply {
     let SessionError::Connect(error) = error else { return Reply::Failed };
     match error.get_ref().and_then(|inner| inner.downcast_ref()) {
-        Some(ClientError::Said(Answer::Refused)) => Reply::NotAllowed,
-        Some(ClientError::Said(Answer::Unreachable)) => Reply::Unreachable,
+        Some(ClientError::Answered(Answer::Refused)) => Reply::NotAllowed,
+        Some(ClientError::Answered(Answer::Unreachable)) => Reply::Unreachable,
         _ => Reply::Failed,
     }
 }

@@ -189,7 +189,7 @@ impl Server {
                 // Each part on the heap: what a connection takes while it lasts is far less than what it took to begin it.
                 let asked = Box::pin(async {
                     tokio::select! {
-                        heard = tokio::time::timeout(shared.settings.patience, shared.hear(stream)) => {
+                        heard = tokio::time::timeout(shared.settings.patience, shared.read_request(stream)) => {
                             let heard = heard.inspect_err(|_| place.was_silent());
                             heard.ok()?.ok()
                         }
@@ -230,7 +230,7 @@ type Client = Box<Records<TcpStream>>;
 
 impl Shared {
     /// Learns which client it is and what it wants.
-    async fn hear(&self, stream: TcpStream) -> io::Result<(Client, Request)> {
+    async fn read_request(&self, stream: TcpStream) -> io::Result<(Client, Request)> {
         tcp_options::turn(&stream, None);
         tcp_options::watch(&stream);
         let mut stream = Box::new(Records::accept(Arc::clone(&self.tls), stream).await?);

@@ -82,17 +82,17 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
 pub fn answers(views: &str, questions: &[&str]) -> anyhow::Result<Vec<Vec<Value>>> {
     if let Some(python) = python() {
         let mut command = Command::new(python);
-        let said = said(command.args(["-c", DRIVER_OF_MANY, views]).args(questions))?;
-        return Ok(serde_json::from_slice(&said)?);
+        let output = run_output(command.args(["-c", DRIVER_OF_MANY, views]).args(questions))?;
+        return Ok(serde_json::from_slice(&output)?);
     }
     let ask = |question: &&str| -> anyhow::Result<Vec<Value>> {
-        let said = said(&mut program("-jsonlines", views, question))?;
-        Ok(serde_json::Deserializer::from_slice(&said).into_iter().collect::<Result<_, _>>()?)
+        let output = run_output(&mut program("-jsonlines", views, question))?;
+        Ok(serde_json::Deserializer::from_slice(&output).into_iter().collect::<Result<_, _>>()?)
     };
     questions.iter().map(ask).collect()
 }
 
-fn said(command: &mut Command) -> anyhow::Result<Vec<u8>> {
+fn run_output(command: &mut Command) -> anyhow::Result<Vec<u8>> {
     let output = command.stderr(std::process::Stdio::inherit()).output().map_err(not_run)?;
     anyhow::ensure!(output.status.success(), "DuckDB has failed");
     Ok(output.stdout)

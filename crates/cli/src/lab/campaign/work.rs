@@ -118,8 +118,8 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         real: Mutex::new(real),
         simulating: AtomicUsize::new(jobs),
     });
-    let told = begin(&shop, jobs)?;
-    Ok(attend(&shop, &told, (jobs, args.format), tasks.len() - already, already))
+    let events = begin(&shop, jobs)?;
+    Ok(attend(&shop, &events, (jobs, args.format), tasks.len() - already, already))
 }
 
 /// Which tasks of a plan of `tasks`.
@@ -183,7 +183,7 @@ fn is_done(results: &Results, task: &Task, worker: &str) -> bool {
 
 /// Starts the threads, and one that waits for signals.
 fn begin(shop: &Arc<Shop>, jobs: usize) -> anyhow::Result<Receiver<Event>> {
-    let (tell, told) = channel();
+    let (tell, events) = channel();
     // Before any thread: they take over the mask.
     let asked = signal::ending().context("handling signals")?;
     for _ in 0..jobs {
@@ -200,13 +200,13 @@ fn begin(shop: &Arc<Shop>, jobs: usize) -> anyhow::Result<Receiver<Event>> {
         while poll(&mut [PollFd::new(&asked, PollFlags::IN)], None).is_err() {}
         let _ = tell.send(Event::End);
     });
-    Ok(told)
+    Ok(events)
 }
 
 /// Waits for the threads, says how far they are, and ends with what came of it.
 fn attend(
     shop: &Shop,
-    told: &Receiver<Event>,
+    events: &Receiver<Event>,
     (jobs, format): (usize, output::Format),
     all: usize,
     already: usize,
@@ -217,8 +217,8 @@ fn attend(
     let mut failed: Vec<String> = Vec::new();
     while idle < jobs {
         let event = match until {
-            None => told.recv().ok(),
-            Some(until) => told.recv_timeout(until - clock.now()).ok(),
+            None => events.recv().ok(),
+            Some(until) => events.recv_timeout(until - clock.now()).ok(),
         };
         match event {
             Some(Event::Task(name, came)) => {

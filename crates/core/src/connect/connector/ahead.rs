@@ -244,9 +244,11 @@ impl Connector {
                 && !j.done
                 && j.resolver.is_none()
                 && j.claim.is_none()
-                && j.told.is_empty()
+                && j.returned.is_empty()
                 && j.is_fresh(now)
-                && Family::BOTH.iter().all(|f| !j.want.includes(*f) || !j.lookup(*f).is_settled() || holds((*f).into()))
+                && Family::BOTH
+                    .iter()
+                    .all(|f| !j.want.includes(*f) || !j.lookup(*f).is_complete() || holds((*f).into()))
         };
         let Some((id, job)) = self.jobs.iter_mut().find(|(_, j)| fits(j)) else { return false };
         let id = *id;
@@ -256,7 +258,7 @@ impl Connector {
         }
         job.resolver = Some((request, now));
         job.answered = None;
-        let known = Family::BOTH.iter().filter(|f| job.want.includes(**f) && job.lookup(**f).is_settled()).count();
+        let known = Family::BOTH.iter().filter(|f| job.want.includes(**f) && job.lookup(**f).is_complete()).count();
         let all = Family::BOTH.iter().filter(|f| job.want.includes(**f)).count();
         let tally = self.tally.of(request.account());
         tally.cache_hits += known as u64;
@@ -280,7 +282,7 @@ impl Connector {
         self.spare_ended(at, &job, end);
         self.close_where(now, &mut job, |a| a.id == attempt);
         job.spare = None;
-        if job.told.is_empty() && job.resolver.is_none() && job.claim.is_none() {
+        if job.returned.is_empty() && job.resolver.is_none() && job.claim.is_none() {
             return self.close_all(now, &mut job);
         }
         // A program that has been told of it gets what else there is.
@@ -360,7 +362,7 @@ impl Connector {
         let known = job.addresses();
         for attempt in std::mem::take(&mut job.unconfirmed) {
             let (id, confirmed) = (attempt.id, known.contains(&attempt.addr));
-            if !confirmed && !job.lookup(Family::of(attempt.addr)).is_settled() {
+            if !confirmed && !job.lookup(Family::of(attempt.addr)).is_complete() {
                 job.unconfirmed.push(attempt);
                 continue;
             }

@@ -20,9 +20,9 @@ impl Connector {
         let question = Question { app: ask.app, name, record: ask.record };
         self.make_room_for(&question.app);
         self.asked(now, request.account(), &question.app, &question.name, &[ask.record]);
-        let said = self.asks.ask(now, &question);
+        let last_reply = self.asks.ask(now, &question);
         self.rely(now, &question.app, &question.name);
-        self.answer_or_look_up(now, request, &question, said, ask.server);
+        self.answer_or_look_up(now, request, &question, last_reply, ask.server);
         if let Some(next) = self.asks.next(&question) {
             let kept = self.caches.get(&next.app).and_then(|cache| cache.peek(now, &next.name, next.record));
             if kept.is_none_or(|(_, left)| left.is_zero()) {
@@ -89,15 +89,15 @@ impl Connector {
         now: Instant,
         request: RequestId,
         question: &Question,
-        said: Option<Answered>,
+        last_reply: Option<Answered>,
         server: u32,
     ) {
         let cache = self.caches.entry(Arc::clone(&question.app)).or_default();
         let holds = cache.get(now, &question.name, question.record).is_some();
-        if let Some(said) = said.filter(|_| holds) {
+        if let Some(reply) = last_reply.filter(|_| holds) {
             self.tally.of(request.account()).cache_hits += 1;
             self.refresh(now, request.account(), question);
-            return self.answer_asker(request, said);
+            return self.answer_asker(request, reply);
         }
         self.tally.of(request.account()).cache_misses += 1;
         self.look_up(now, request.account(), question, server);
@@ -137,18 +137,18 @@ impl Connector {
         cache.name_of(addr).is_some_and(|name| cache.remembered(&name).iter().any(|known| *known != addr))
     }
 
-    /// A query has ended: the requests for the same are answered. `said` is whether anything was said at all, `addresses` and
-    /// `kept` what it was.
+    /// A query has ended: the requests for the same are answered. `replied` is whether a server replied at all; `addresses`
+    /// and `kept` as of [`Asks::on_reply`].
     pub(super) fn tell_askers(
         &mut self,
         now: Instant,
         query: QueryId,
         question: &Question,
-        said: bool,
+        replied: bool,
         (addresses, kept): (bool, bool),
     ) {
-        self.asks.heard(now, query, question, addresses, kept);
-        let answer = if said { Answered::Reply { query, age: Duration::ZERO } } else { Answered::Unanswered };
+        self.asks.on_reply(now, query, question, addresses, kept);
+        let answer = if replied { Answered::Reply { query, age: Duration::ZERO } } else { Answered::Unanswered };
         for request in self.asks.take(question) {
             self.answer_asker(request, answer);
         }

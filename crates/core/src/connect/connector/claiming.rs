@@ -35,7 +35,7 @@ impl Connector {
                 && j.is_fresh(now)
                 && may_wait(j)
                 && !j.attempts.iter().any(is_held)
-                && (j.addresses().contains(&addr) || j.told.contains(&addr))
+                && (j.addresses().contains(&addr) || j.returned.contains(&addr))
                 // What the program holds already is its own race; another connection to the same place is another matter.
                 && (j.own.is_empty() || claim.nonblocking && j.own.iter().all(|own| own.claim.to != claim.to))
         };
@@ -74,7 +74,7 @@ impl Connector {
                 job.translation = self.translation(now, &claim.app, Want::Both);
                 job.complete_locally(now, &addresses);
                 job.answered = Some(now);
-                job.told = job.addresses();
+                job.returned = job.addresses();
                 self.await_answers(now, &mut job);
                 job.remembered = addresses;
                 job.races_itself = nonblocking;
@@ -104,7 +104,7 @@ impl Connector {
         self.connected(now, account, &app, &name, port);
     }
 
-    /// How the address of `claim` has just failed, if the program has not been told and nothing else is to be had for it.
+    /// How the address of `claim` has just failed, if that was not reported to the program and nothing else is to be had for it.
     fn has_just_failed(&mut self, now: Instant, request: RequestId, claim: &Claim, open: Option<u64>) -> Option<i32> {
         let Some(job) = open.and_then(|id| self.jobs.get_mut(&id)) else {
             return self.failures.take(now, request.account(), &claim.app, claim.to);

@@ -3,7 +3,7 @@
 //! The C library takes both families' answers from one server. Ours asks the second server sooner, so one family may be answered
 //! by the first and the other by the second: the other server may have what one denies.
 //!
-//! What never happens here: a family is given up because of a server that a program without us would not have believed yet.
+//! What never happens here: a family is given up because of a server whose answer a program without us would not have accepted yet.
 
 use super::Connector;
 use crate::connect::job::Job;
@@ -112,8 +112,8 @@ impl Connector {
         None
     }
 
-    /// `server` has addresses of one family, or denies it; another has denied the other family just now. Without us both would have been
-    /// believed of one server: it is asked for the other too, and waited for.
+    /// `server` has addresses of one family, or denies it; another has denied the other family just now. Without us both answers would have
+    /// come from one server: it is asked for the other too, and waited for.
     fn reopen(&mut self, now: Instant, question: &Question, server: u32) {
         let Some(family) = question.record.family().map(Family::other) else { return };
         let record = RecordType::from(family);

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// Steps that a race may take after one event; none needs a tenth of it. A race that would never wait is stopped.
 const MAX_STEPS: usize = 256;
-/// What a program hears of an address that is silent while another of its list has answered.
+/// The error that a program gets for an address that is silent while another of its list has answered.
 const ETIMEDOUT: i32 = 110;
 
 impl Connector {
@@ -130,11 +130,11 @@ impl Connector {
             }
         } else {
             self.tally.of(job.account).resolved += 1;
-            job.told.clone_from(&list);
+            job.returned.clone_from(&list);
             Resolved::Addresses(list)
         };
         job.done |= !matches!(resolved, Resolved::Addresses(_));
-        self.timelines.note(now, job.number, &job.name, Event::Told { addresses: some(&job.told) });
+        self.timelines.note(now, job.number, &job.name, Event::Returned { addresses: some(&job.returned) });
         self.outputs.push_back(Output::Answer(request, resolved));
     }
 
@@ -173,12 +173,12 @@ impl Connector {
         }
         let faster = self.settings.faster.get(&*job.name).copied();
         let list = self.in_order(now, job, faster);
-        let pending = job.want.includes(Family::V6) && !job.v6.is_settled() && self.race.waits_for_both();
+        let pending = job.want.includes(Family::V6) && !job.v6.is_complete() && self.race.waits_for_both();
         // The addresses that it got stay valid, even where another address would be the first by now.
         let expected = if pending { Some(Family::V6) } else { list.first().copied().map(Family::of) };
         let expected = if self.brings_ipv6(now, job) { Some(Family::V6) } else { expected };
         // A program whose sockets are all of AF_INET6 brings one of these whichever address it got first.
-        let told = job.told.first().filter(|_| !self.mapping.contains(&job.app));
+        let told = job.returned.first().filter(|_| !self.mapping.contains(&job.app));
         let head = told.copied().map(Family::of).or(expected);
         // A program that races by itself goes to each family with a socket of that family.
         let head = head.filter(|_| !self.racing.contains(&job.app));
@@ -194,14 +194,14 @@ impl Connector {
     }
 
     /// Whether the first socket of the program will be of AF_INET6, whatever order is best: all of its sockets are, or it asks
-    /// over DNS itself and puts what it hears in the order of RFC 6724.
+    /// over DNS itself and sorts the addresses itself (RFC 6724).
     fn brings_ipv6(&mut self, now: Instant, job: &Job) -> bool {
-        // What is not there within the Resolution Delay will most likely be told without IPv6.
+        // What is not there within the Resolution Delay will most likely be answered without IPv6.
         let soon = |at: Instant| now - at < RESOLUTION_DELAY;
         let is_answered = self.path.current().family(Family::V6).lookup.is_some();
-        let is_pending = is_answered && !job.v6.is_settled() && job.v4.settled_at().is_none_or(soon);
+        let is_pending = is_answered && !job.v6.is_complete() && job.v4.completed_at().is_none_or(soon);
         let hears = job.want.includes(Family::V6) && (is_pending || !job.v6.addresses().is_empty());
-        let sorts = job.resolver.is_none() && job.told.is_empty() && self.asks.knows(&job.app);
+        let sorts = job.resolver.is_none() && job.returned.is_empty() && self.asks.knows(&job.app);
         self.mapping.contains(&job.app) || sorts && hears && self.path.current().family(Family::V6).has_route
     }
 

@@ -1,7 +1,7 @@
 //! Programs that do not say a port when they ask for a name, while the answer of one family is missing: whether the other one will
 //! do is shown by a connection to the port that they will most likely go to. Ours.
 //!
-//! Without us the program would wait for both answers, and told of one family that fails it would fail too. With a connection
+//! Without us the program would wait for both answers, and with the answer of one family alone it would fail if that fails. With a connection
 //! open it gets the answer at once, and that connection if it connects there.
 //!
 //! What never happens here: a failure at a port that was only guessed counting against an address.
@@ -25,7 +25,7 @@ impl Connector {
             return false;
         }
         if job.guesses_at().is_some_and(|at| now >= at) {
-            let pending = Family::BOTH.into_iter().find(|f| !job.lookup(*f).is_settled());
+            let pending = Family::BOTH.into_iter().find(|f| !job.lookup(*f).is_complete());
             if !pending.is_some_and(|f| self.path.current().family(f).has_route) {
                 // Nothing of use is missing.
                 job.guesses = Some(Vec::new());
@@ -53,7 +53,7 @@ impl Connector {
         let (port, account) = (claim.to.port(), request.account());
         let is_wrong = |j: &Job| {
             let guessed = j.guesses.is_some() && j.port != Some(port);
-            guessed && j.app == claim.app && j.account == account && j.told.contains(&claim.to.ip())
+            guessed && j.app == claim.app && j.account == account && j.returned.contains(&claim.to.ip())
         };
         let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| is_wrong(j)).map(|(id, _)| *id).collect();
         for id in ids {

@@ -93,7 +93,7 @@ impl Connector {
     }
 
     /// What is under way on the network before gets no answer any more, and nothing of it is handed over. What waits for a connection
-    /// has it tried on this one; what a program has only been told of is left to it.
+    /// has it tried on this one; addresses that were only returned to a program are left to it.
     fn begin_anew(&mut self, now: Instant) {
         let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| !j.done).map(|(id, _)| *id).collect();
         for id in ids {

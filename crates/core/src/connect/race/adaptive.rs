@@ -137,14 +137,14 @@ enum Go {
 }
 
 fn go(view: &View<'_>) -> Go {
-    if view.all_settled() {
+    if view.all_complete() {
         return Go::Now;
     }
     let Some(first) = Family::BOTH.into_iter().find(|f| matches!(view.lookup(*f), Lookup::Addresses(..))) else {
         return Go::NotYet;
     };
     let Lookup::Asked(asked) = *view.lookup(first.other()) else { return Go::Now };
-    let answered = view.lookup(first).settled_at().unwrap_or(view.now);
+    let answered = view.lookup(first).completed_at().unwrap_or(view.now);
     match worth_waiting(view, first, asked) {
         Some(wait_until) => {
             let due = wait_until.min(answered + RESOLUTION_DELAY);
@@ -282,7 +282,7 @@ fn to_explore(view: &View<'_>) -> Option<IpAddr> {
     let of_other = all.iter().filter(|a| Family::of(**a) == other && open);
     let longest_ago = |a: &&IpAddr| view.path.peer(**a).map(|p| p.last_used);
     let of_same = || {
-        let known = !view.want.includes(other) || view.lookup(other).is_settled() || !open;
+        let known = !view.want.includes(other) || view.lookup(other).is_complete() || !open;
         let untried = all.iter().filter(|a| view.attempts.iter().all(|t| t.addr != **a) && Family::of(**a) != other);
         untried.filter(|_| view.explore && known).min_by_key(longest_ago)
     };

@@ -38,8 +38,8 @@ impl Race for HappyEyeballsV3 {
             return Next::Answer;
         }
         let preferred = preferred(view);
-        let complete = !view.want.includes(preferred) || view.lookup(preferred).is_settled();
-        if !(complete && view.https.is_settled()) {
+        let complete = !view.want.includes(preferred) || view.lookup(preferred).is_complete();
+        if !(complete && view.https.is_complete()) {
             let Some(go_at) = view.positive.map(|at| at + RESOLUTION_DELAY) else { return Next::Wait(None) };
             if view.now < go_at {
                 return staggered::sooner(Next::Wait(Some((go_at, "resolution delay"))), tell_at, "resolution delay");

@@ -32,13 +32,13 @@ pub enum Lookup {
     Asked(Instant),
     /// Answered then, with addresses.
     Addresses(Instant, Vec<IpAddr>),
-    /// Settled then, without addresses: none, no such name, refused, or given up.
+    /// Completed then, without addresses: none, no such name, refused, or given up.
     Without(Instant),
 }
 
 impl Lookup {
-    /// Whether nothing more is to be expected of it.
-    pub fn is_settled(&self) -> bool {
+    /// Whether it is complete: no further answer is expected.
+    pub fn is_complete(&self) -> bool {
         matches!(self, Self::Addresses(..) | Self::Without(_))
     }
 
@@ -50,8 +50,8 @@ impl Lookup {
         }
     }
 
-    /// When it was settled.
-    pub fn settled_at(&self) -> Option<Instant> {
+    /// When it completed.
+    pub fn completed_at(&self) -> Option<Instant> {
         match self {
             Self::Addresses(at, _) | Self::Without(at) => Some(*at),
             _ => None,
@@ -144,7 +144,7 @@ pub struct View<'a> {
     pub https: &'a Lookup,
     /// When the first addresses were known, hints included, whatever has become of them.
     pub positive: Option<Instant>,
-    /// The program has been told the addresses.
+    /// The addresses were returned to the program.
     pub answered: bool,
     /// A port is known and a connection is wanted.
     pub may_connect: bool,
@@ -192,9 +192,9 @@ impl View<'_> {
         self.path.family_of(addr)
     }
 
-    /// Whether every wanted lookup is settled.
-    pub fn all_settled(&self) -> bool {
-        RecordType::ALL.into_iter().all(|r| !self.wants(r) || self.lookup(r).is_settled())
+    /// Whether every wanted lookup is complete.
+    pub fn all_complete(&self) -> bool {
+        RecordType::ALL.into_iter().all(|r| !self.wants(r) || self.lookup(r).is_complete())
     }
 
     /// Every address known so far that the program wants; IPv6 first, each family in the server's order.
@@ -264,7 +264,7 @@ pub trait Race: fmt::Debug + Send {
     /// The next thing to do. Must come to [`Next::Wait`] after finitely many steps if every step is carried out.
     fn next(&self, view: &View<'_>) -> Next;
 
-    /// Whether the program will be told both families, so that what is begun before IPv6 has answered must be able to
+    /// Whether the program will get both families, so that what is begun before IPv6 has answered must be able to
     /// stand in for an IPv6 socket.
     fn waits_for_both(&self) -> bool {
         false

@@ -16,7 +16,7 @@ impl Race for Oracle {
         }
         let favourite = view.faster.unwrap_or(Family::V6);
         if !view.answered {
-            let go = matches!(view.lookup(favourite), Lookup::Addresses(..)) || view.all_settled();
+            let go = matches!(view.lookup(favourite), Lookup::Addresses(..)) || view.all_complete();
             return if go { Next::Answer } else { Next::Wait(None) };
         }
         let mut candidates = view.untried();

@@ -3,7 +3,7 @@
 //! Without headstart it would wait for both answers: 15 s in the C library if one of them is lost. It may return one alone after
 //! the Resolution Delay if that one will do, but if it does not, the program fails where it would have connected.
 //!
-//! What never happens here: one family told for both while all that it has is known to fail.
+//! What never happens here: one family is returned for both while all of its addresses are known to fail.
 
 use crate::path::{Family, Network};
 use crate::time::{Duration, Instant};

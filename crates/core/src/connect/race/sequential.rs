@@ -13,7 +13,7 @@ impl Race for Sequential {
             let one_is_open = [view.v6, view.v4].iter().any(|l| matches!(l, super::Lookup::Asked(_)));
             return if one_is_open { Next::Wait(None) } else { Next::Query(record) };
         }
-        if !view.all_settled() {
+        if !view.all_complete() {
             return Next::Wait(None);
         }
         if !view.answered {

@@ -26,7 +26,7 @@ impl Race for Simultaneous {
                 return Next::Attempt(addr);
             }
         }
-        if !view.answered && view.all_settled() {
+        if !view.answered && view.all_complete() {
             return Next::Answer;
         }
         Next::Wait(None)

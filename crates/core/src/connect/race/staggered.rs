@@ -34,15 +34,15 @@ pub(super) fn next(view: &View<'_>, candidates: &[IpAddr], delay: Duration) -> N
 /// cannot fall back to the other; without headstart it would have got both. So it gets them when both are known; or
 /// when a connection is ready, since nothing is gained by waiting then; or when the one family has been waited for as long as
 /// what is known of the other is worth (see [`reliance`]). The race goes on meanwhile: attempts begin before the program is
-/// told, and the wait is hidden behind their handshakes.
+/// answered, and the wait is hidden behind their handshakes.
 pub(super) fn tell_at(view: &View<'_>) -> Option<Instant> {
-    if view.all_settled() || view.has_ready() {
+    if view.all_complete() || view.has_ready() {
         return Some(view.now);
     }
     // A hint that was denied since is no address, and the other family may have some.
     let addresses = view.addresses();
     let known = view.positive.filter(|_| !addresses.is_empty())?;
-    match Family::BOTH.into_iter().find(|f| view.want.includes(*f) && !view.lookup(*f).is_settled()) {
+    match Family::BOTH.into_iter().find(|f| view.want.includes(*f) && !view.lookup(*f).is_complete()) {
         // Where a connection is being opened, that shows what the addresses are worth.
         Some(pending) if view.path.family(pending).has_route && view.may_connect => None,
         Some(pending) => Some(known + reliance(view.path, view.now, &addresses, pending)?),

@@ -42,7 +42,7 @@ fn days(s: &mut Story, launches: usize, names: &[&str]) -> Vec<u64> {
 const LEARNED: usize = 3;
 
 fn queries(s: &Story) -> usize {
-    s.told.iter().filter(|(_, o)| matches!(o, Output::Query { .. })).count()
+    s.outputs.iter().filter(|(_, o)| matches!(o, Output::Query { .. })).count()
 }
 
 /// Connections opened so far that are watched for a program to come.
@@ -51,7 +51,7 @@ fn watched(s: &Story) -> Vec<AttemptId> {
         Output::Watch(id) => Some(*id),
         _ => None,
     };
-    s.told.iter().filter_map(watched).collect()
+    s.outputs.iter().filter_map(watched).collect()
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn a_connection_kept_to_learn_outlives_its_launch_and_is_nobodys() {
     s.pass(100);
     let probe = *watched(&s).last().unwrap();
     s.launch("mail");
-    let closed = |s: &Story| s.told.iter().any(|(_, o)| *o == Output::Close(probe));
+    let closed = |s: &Story| s.outputs.iter().any(|(_, o)| *o == Output::Close(probe));
     assert!(!closed(&s));
     assert_eq!(s.visit("mail", "a.example").1, 40, "nobody may have it");
     s.pass(19_000);
@@ -310,7 +310,7 @@ fn what_a_launch_leaves_behind_is_closed_with_it() {
     s.pass(100);
     let spare = *watched(&s).last().unwrap();
     s.launch("news");
-    assert!(s.told.iter().any(|(_, o)| *o == Output::Close(spare)));
+    assert!(s.outputs.iter().any(|(_, o)| *o == Output::Close(spare)));
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn a_change_of_network_closes_every_spare_connection() {
     s.pass(100);
     let spare = *watched(&s).last().unwrap();
     s.input(Input::Network { id: crate::path::NetworkId(7), v4: true, v6: true, v4_first: false });
-    assert_eq!(s.told.last().map(|(_, o)| o), Some(&Output::Close(spare)));
+    assert_eq!(s.outputs.last().map(|(_, o)| o), Some(&Output::Close(spare)));
     assert_eq!(s.visit("mail", "a.example").1, 70);
 }
 
@@ -335,7 +335,7 @@ fn a_server_that_closes_early_has_its_connections_taken_early_or_not_at_all() {
     s.pass(5040);
     let spare = *watched(&s).last().unwrap();
     s.input(Input::Spoilt(spare, Spoilt::Closed, ms(0)));
-    assert_eq!(s.told.last().map(|(_, o)| o), Some(&Output::Close(spare)));
+    assert_eq!(s.outputs.last().map(|(_, o)| o), Some(&Output::Close(spare)));
     assert_eq!(s.visit("mail", "a.example").1, 40);
     s.launch("mail");
     s.pass(2000);
@@ -473,7 +473,7 @@ proptest! {
             s.pass(300_000);
             prop_assert_eq!(s.connector.open_jobs(), 0, "{} leaves jobs open", entry.name);
             let mut open: BTreeMap<AttemptId, bool> = BTreeMap::new();
-            for (_, output) in &s.told {
+            for (_, output) in &s.outputs {
                 match output {
                     Output::Connect { id, .. } => prop_assert!(open.insert(*id, false).is_none()),
                     Output::Close(id) => prop_assert!(open.remove(id).is_some(), "{} closes twice", entry.name),

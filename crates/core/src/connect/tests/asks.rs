@@ -22,7 +22,7 @@ impl Story {
             Output::Answered(RequestId(n), answered) => Some((*t, *n, *answered)),
             _ => None,
         };
-        self.told.iter().filter_map(answered).collect()
+        self.outputs.iter().filter_map(answered).collect()
     }
 
     fn queries(&self) -> Vec<RecordType> {
@@ -30,11 +30,11 @@ impl Story {
             Output::Query { record, .. } => Some(*record),
             _ => None,
         };
-        self.told.iter().filter_map(query).collect()
+        self.outputs.iter().filter_map(query).collect()
     }
 }
 
-fn said(query: u64, age: u64) -> Answered {
+fn reply(query: u64, age: u64) -> Answered {
     Answered::Reply { query: QueryId(query), age: ms(age) }
 }
 
@@ -44,7 +44,7 @@ fn both_families_are_answered_as_the_server_answers_and_no_earlier() {
     s.ask(1, "dig", V4);
     s.ask(2, "dig", V6);
     s.pass(1000);
-    assert_eq!(s.answers(), [(20, 1, said(0, 0)), (60, 2, said(1, 0))]);
+    assert_eq!(s.answers(), [(20, 1, reply(0, 0)), (60, 2, reply(1, 0))]);
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn the_server_is_asked_for_both_at_the_first_question() {
     s.pass(5);
     s.ask(2, "go", V4);
     s.pass(1000);
-    assert_eq!(s.answers(), [(20, 1, said(0, 0)), (20, 2, said(1, 0))], "not 20 ms after the second question");
+    assert_eq!(s.answers(), [(20, 1, reply(0, 0)), (20, 2, reply(1, 0))], "not 20 ms after the second question");
     assert_eq!(s.queries().len(), 2);
 }
 
@@ -97,7 +97,7 @@ fn a_lost_aaaa_is_waited_for_until_a_guessed_port_of_the_other_family_has_answer
     s.ask(1, "go", V4);
     s.ask(2, "go", V6);
     s.pass(10_000);
-    assert_eq!(s.answers(), [(20, 1, said(0, 0)), (100, 2, Answered::NotWaitedFor)]);
+    assert_eq!(s.answers(), [(20, 1, reply(0, 0)), (100, 2, Answered::NotWaitedFor)]);
     assert_eq!((s.connector.tally().asked, s.connector.tally().not_waited_for), (2, 1));
     s.pass(60_000);
     s.ask(3, "go", V4);
@@ -132,7 +132,7 @@ fn a_lost_a_is_waited_for_no_longer_either() {
     s.ask(1, "go", V4);
     s.ask(2, "go", V6);
     s.pass(10_000);
-    assert_eq!(s.answers(), [(20, 2, said(1, 0)), (100, 1, Answered::NotWaitedFor)]);
+    assert_eq!(s.answers(), [(20, 2, reply(1, 0)), (100, 1, Answered::NotWaitedFor)]);
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_program_that_asks_for_one_family_alone_waits_as_long_as_it_likes() {
     s.pass(20_000);
     assert_eq!(
         s.answers(),
-        [(20, 1, said(0, 0)), (15_000, 2, Answered::Unanswered)],
+        [(20, 1, reply(0, 0)), (15_000, 2, Answered::Unanswered)],
         "3 s later it is another question"
     );
 }
@@ -156,7 +156,7 @@ fn a_family_is_waited_for_while_the_other_has_no_addresses_or_no_route() {
     s.ask(1, "go", V4);
     s.ask(2, "go", V6);
     s.pass(20_000);
-    assert_eq!(s.answers(), [(20, 1, said(0, 0)), (15_000, 2, Answered::Unanswered)]);
+    assert_eq!(s.answers(), [(20, 1, reply(0, 0)), (15_000, 2, Answered::Unanswered)]);
 
     let mut s = Story::of("adaptive").dns(SITE, V6, says(20, &[v6(1)])).dns(SITE, V4, Dns::Silent);
     s.input(Input::Network { id: Default::default(), v4: true, v6: false, v4_first: false });
@@ -165,7 +165,7 @@ fn a_family_is_waited_for_while_the_other_has_no_addresses_or_no_route() {
     s.pass(20_000);
     assert_eq!(
         s.answers(),
-        [(20, 2, said(1, 0)), (15_000, 1, Answered::Unanswered)],
+        [(20, 2, reply(1, 0)), (15_000, 1, Answered::Unanswered)],
         "addresses without a way to them"
     );
 }
@@ -177,7 +177,7 @@ fn what_was_not_waited_for_is_not_remembered_and_what_comes_late_is() {
     s.ask(2, "go", V6);
     s.pass(3000);
     s.ask(3, "go", V6);
-    assert_eq!(s.answers()[1..], [(100, 2, Answered::NotWaitedFor), (3000, 3, said(1, 800))]);
+    assert_eq!(s.answers()[1..], [(100, 2, Answered::NotWaitedFor), (3000, 3, reply(1, 800))]);
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn an_answer_ages_and_is_asked_for_again_after_its_time() {
     s.pass(2000);
     s.ask(3, "go", V4);
     s.pass(1000);
-    assert_eq!(s.answers(), [(20, 1, said(0, 0)), (59_000, 2, said(0, 58_980)), (61_020, 3, said(2, 0))]);
+    assert_eq!(s.answers(), [(20, 1, reply(0, 0)), (59_000, 2, reply(0, 58_980)), (61_020, 3, reply(2, 0))]);
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn questions_that_are_repeated_share_one_query_and_each_is_answered() {
     s.input(Input::Abandon(RequestId(2)));
     s.pass(100);
     assert_eq!(s.queries(), [RecordType::A, RecordType::Aaaa]);
-    assert_eq!(s.answers(), [(20, 1, said(0, 0)), (20, 3, said(0, 0))]);
+    assert_eq!(s.answers(), [(20, 1, reply(0, 0)), (20, 3, reply(0, 0))]);
 }
 
 #[test]
@@ -256,14 +256,14 @@ fn a_refusal_is_passed_on_and_not_remembered() {
     s.pass(100);
     s.ask(2, "go", V4);
     s.pass(100);
-    assert_eq!(s.answers(), [(40, 1, said(0, 0)), (140, 2, said(2, 0))], "asked twice each, as the C library does");
+    assert_eq!(s.answers(), [(40, 1, reply(0, 0)), (140, 2, reply(2, 0))], "asked twice each, as the C library does");
 
     let mut s = refused();
     s.ask(1, "go", V4);
     s.pass(100);
     s.ask(2, "go", V4);
     s.pass(100);
-    let asked = [(40, 1, said(0, 0)), (120, 2, said(0, 0))];
+    let asked = [(40, 1, reply(0, 0)), (120, 2, reply(0, 0))];
     assert_eq!(s.answers(), asked, "no program waits for the other family, which is silent");
 }
 
@@ -274,7 +274,7 @@ fn whoever_asks_the_second_server_is_answered_by_it_or_by_the_next() {
             Output::Query { server, record: RecordType::A, .. } => Some(*server),
             _ => None,
         };
-        s.told.iter().filter_map(server).collect()
+        s.outputs.iter().filter_map(server).collect()
     };
     let ask = || Ask { app: "dig".into(), name: SITE.into(), record: V4.into(), server: 1 };
     let mut s = Story::of("adaptive").dns(SITE, V4, Dns::Says(20, LookupResult::Refused));
@@ -284,7 +284,7 @@ fn whoever_asks_the_second_server_is_answered_by_it_or_by_the_next() {
     s.input(Input::Ask(RequestId(1), ask()));
     s.pass(500);
     assert_eq!(servers(&s), [1, 2, 3, 4, 5, 6], "each twice, as the C library does");
-    s.told.clear();
+    s.outputs.clear();
     s.servers = 2;
     s.input(Input::Servers(2));
     s.input(Input::Ask(RequestId(2), ask()));

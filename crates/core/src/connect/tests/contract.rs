@@ -74,7 +74,7 @@ proptest! {
                 s.pass(200_000);
                 prop_assert_eq!(s.connector.open_jobs(), 0, "{} leaves jobs open", entry.name);
                 prop_assert!(s.connector.poll_timeout().is_none(), "{} still wants to wake", entry.name);
-                Ok(s.told)
+                Ok(s.outputs)
             };
             let told = tell()?;
             let mut open: BTreeMap<AttemptId, bool> = BTreeMap::new();
@@ -136,7 +136,7 @@ fn a_call_that_waits_does_not_depend_on_a_connection_that_the_program_holds() {
             let Resolved::Addresses(list) = s.resolve("app", "a.example", Want::Both, None) else { panic!() };
             s.connect("app", list[0], nonblocking);
         }
-        let answer = s.told.iter().rev().find(|(_, o)| matches!(o, Output::HandOver { .. } | Output::Pass(..)));
+        let answer = s.outputs.iter().rev().find(|(_, o)| matches!(o, Output::HandOver { .. } | Output::Pass(..)));
         let (at, answer) = answer.unwrap();
         assert!(*at < 1000, "{}: {answer:?} after {at} ms", entry.name);
     }

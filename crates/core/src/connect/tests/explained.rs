@@ -13,7 +13,7 @@ impl Story {
 }
 
 /// The events of the last race, each as its time in ms and a few words.
-fn told(explanation: &Explanation) -> Vec<String> {
+fn events(explanation: &Explanation) -> Vec<String> {
     let race = explanation.race.as_ref().expect("a race");
     race.events.iter().map(|e| format!("{} {:?}", e.at_ms, e.event)).collect()
 }
@@ -25,22 +25,22 @@ fn a_race_is_told_from_the_question_to_the_hand_over() {
     s.visit("curl", SITE);
     s.pass(500);
     let explanation = s.explain("WWW.example.").unwrap();
-    let told = told(&explanation);
+    let events = events(&explanation);
     let order = [
         "0 Asked",
         "0 Query",
         "0 Query",
         "20 Answer",
         "30 Answer",
-        "30 Told",
+        "30 Returned",
         "30 Attempt",
         "30 Wanted",
         "80 Connected",
         "80 HandedOver",
     ];
-    let mut rest = told.iter();
+    let mut rest = events.iter();
     for wanted in order {
-        assert!(rest.any(|line| line.contains(wanted)), "{wanted} in its place: {told:#?}");
+        assert!(rest.any(|line| line.contains(wanted)), "{wanted} in its place: {events:#?}");
     }
     let race = explanation.race.unwrap();
     assert_eq!((race.app.as_str(), race.race.as_str(), race.began_ago_ms), ("curl", "adaptive", 580.0));
@@ -60,7 +60,7 @@ fn what_is_cached_is_told_with_the_time_that_it_still_holds() {
     assert_eq!(s.explain(SITE).unwrap().cached[0].left_ms, 0.0, "remembered, no more");
     s.resolve("curl", SITE, Want::Both, None);
     s.resolve("curl", SITE, Want::Both, None);
-    assert!(told(&s.explain(SITE).unwrap()).iter().any(|line| line.contains("FromCache")));
+    assert!(events(&s.explain(SITE).unwrap()).iter().any(|line| line.contains("FromCache")));
 }
 
 #[test]
@@ -82,10 +82,10 @@ fn failures_suspensions_and_repeated_queries_are_told() {
     }
     s = s.dns("slow.example", Family::V4, says(1500, &[v4(9)])).host(v4(9), Host::Answers(10));
     s.resolve("curl", "slow.example", Want::Only(Family::V4), None);
-    let lines = told(&s.explain("slow.example").unwrap());
+    let lines = events(&s.explain("slow.example").unwrap());
     assert!(lines.iter().any(|line| line.starts_with("1000 Query") && line.contains("before: 1")), "{lines:#?}");
     let explanation = s.explain("3.example").unwrap();
-    assert!(told(&explanation).iter().any(|line| line.contains("Failed") && line.contains("errno: 111")));
+    assert!(events(&explanation).iter().any(|line| line.contains("Failed") && line.contains("errno: 111")));
     let [v6, v4] = &explanation.families[..] else { panic!("two families") };
     assert!(v6.suspended_ms > 0.0 && v4.suspended_ms == 0.0 && v4.rtt_ms == Some(40.0), "{v6:?} {v4:?}");
     assert!(explanation.addresses.iter().any(|a| a.failing && a.address.is_ipv6()));

@@ -26,7 +26,7 @@ fn the_first_of_many_being_dead_costs_one_attempt_delay_and_the_next_time_nothin
         let mut s = of_one_family("adaptive", family, 4).host(first, Host::Silent);
         assert_eq!(s.visit("curl", SITE).1, 10 + 250 + 30);
         s.pass(3000);
-        s.told.clear();
+        s.outputs.clear();
         assert_eq!(s.visit("curl", SITE).1, 30, "it goes last");
         assert_eq!(s.begun().len(), 1);
     }
@@ -69,7 +69,7 @@ fn a_dead_address_comes_after_all_others_and_is_tried_when_they_are_dead_too() {
     s.visit("curl", SITE);
     s.pass(3000);
     s = s.host(v4(1), Host::Answers(30)).host(v4(2), Host::Silent).host(v4(3), Host::Silent);
-    s.told.clear();
+    s.outputs.clear();
     assert_eq!(s.visit("curl", SITE).0, v4(1));
     assert_eq!(s.begun().iter().map(|b| b.1).collect::<Vec<_>>(), [v4(2), v4(3), v4(1)]);
 }
@@ -84,7 +84,7 @@ fn a_dead_family_is_not_sat_out_address_by_address() {
             let rtt = if alive == V4 { (v4(n), 40) } else { (v6(n.into()), 40) };
             s = s.host(rtt.0, Host::Answers(rtt.1));
         }
-        s.told.clear();
+        s.outputs.clear();
         assert_eq!(Family::of(s.visit("curl", SITE).0), alive);
         let tried = s.begun().iter().filter(|b| Family::of(b.1) == dead).count();
         assert!(tried <= 2, "two silent addresses are enough: {:?}", s.begun());
@@ -118,7 +118,7 @@ fn the_last_of_many_is_reached_with_24_under_way_at_most() {
         assert_eq!(reached, v6(40), "{race}");
         assert!(took < 39 * 2000 + 40, "{race}: {took} ms, not the kernel's 130 s");
         let mut open: Vec<AttemptId> = Vec::new();
-        for (_, output) in &s.told {
+        for (_, output) in &s.outputs {
             match output {
                 Output::Connect { id, .. } => open.push(*id),
                 Output::Close(id) => open.retain(|o| o != id),
@@ -188,7 +188,7 @@ proptest! {
             s.pass(3000);
         }
         let mut rehearsal = s.connector.path().clone();
-        s.told.clear();
+        s.outputs.clear();
         let first = {
             s.visit_either("java", SITE);
             s.begun()[0].1
@@ -198,7 +198,7 @@ proptest! {
         std::mem::swap(s.connector.path(), &mut rehearsal);
         s.pass(3000);
         s = s.host(first, Host::Silent);
-        s.told.clear();
+        s.outputs.clear();
         let began = s.now;
         s.visit_either("java", SITE);
         let took = u64::try_from((s.now - began).as_millis()).unwrap();

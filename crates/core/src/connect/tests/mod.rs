@@ -78,7 +78,7 @@ pub(super) struct Story {
     /// Where the programs' own attempts go.
     claimed: BTreeMap<RequestId, IpAddr>,
     /// Everything that came out, with its time in milliseconds.
-    pub told: Vec<(u64, Output)>,
+    pub outputs: Vec<(u64, Output)>,
     /// The account that calls are on.
     pub account: u32,
     events: BTreeMap<(Instant, u64), Event>,
@@ -101,7 +101,7 @@ impl Story {
             rescuable: false,
             looks: Looks::Always,
             claimed: BTreeMap::new(),
-            told: Vec::new(),
+            outputs: Vec::new(),
             account: 0,
             events: BTreeMap::new(),
             next: 0,
@@ -143,7 +143,7 @@ impl Story {
                 }
                 _ => {}
             }
-            self.told.push((self.now.as_nanos() / 1_000_000, output));
+            self.outputs.push((self.now.as_nanos() / 1_000_000, output));
         }
     }
 
@@ -184,16 +184,16 @@ impl Story {
 
     /// Lets time pass to `until`, or until `stop` says that it has seen enough.
     fn run_while(&mut self, until: Instant, stop: impl Fn(&Output) -> bool) {
-        let mut seen = self.told.len();
+        let mut seen = self.outputs.len();
         let (mut idle, mut last) = (0, self.now);
         loop {
             idle = if last == self.now { idle + 1 } else { 0 };
             last = self.now;
             assert!(idle < 1000, "stuck at {:?}, wanting to wake at {:?}", self.now, self.connector.poll_timeout());
-            if self.told[seen..].iter().any(|(_, o)| stop(o)) {
+            if self.outputs[seen..].iter().any(|(_, o)| stop(o)) {
                 return;
             }
-            seen = self.told.len();
+            seen = self.outputs.len();
             let event = self.events.keys().next().copied();
             let timer = self.connector.poll_timeout().map(|d| d.at.max(self.now));
             let at = event.map_or(Instant::FAR_FUTURE, |(t, _)| t).min(timer.unwrap_or(Instant::FAR_FUTURE));
@@ -235,13 +235,13 @@ impl Story {
     /// getaddrinfo by `app`, waited for.
     pub fn resolve(&mut self, app: &str, name: &str, want: Want, port: Option<u16>) -> Resolved {
         let request = self.request();
-        let before = self.told.len();
+        let before = self.outputs.len();
         self.input(Input::Resolve(request, Resolve { app: app.into(), name: name.into(), want, port }));
         let answer = |o: &Output| matches!(o, Output::Answer(r, _) if *r == request);
-        if !self.told[before..].iter().any(|(_, o)| answer(o)) {
+        if !self.outputs[before..].iter().any(|(_, o)| answer(o)) {
             self.run_while(self.now + Duration::from_secs(1000), answer);
         }
-        let found = self.told.iter().find_map(|(_, o)| match o {
+        let found = self.outputs.iter().find_map(|(_, o)| match o {
             Output::Answer(r, resolved) if *r == request => Some(resolved.clone()),
             _ => None,
         });
@@ -260,7 +260,7 @@ impl Story {
             rescuable: (self.rescuable && nonblocking).then_some(self.looks),
         };
         let request = self.request();
-        let before = self.told.len();
+        let before = self.outputs.len();
         self.claimed.insert(request, addr);
         self.input(Input::Claim(request, claim));
         let reply = |o: &Output| match o {
@@ -268,11 +268,11 @@ impl Story {
             Output::Fail(r, _) | Output::Pass(r, _) => *r == request,
             _ => false,
         };
-        if !self.told[before..].iter().any(|(_, o)| reply(o)) {
+        if !self.outputs[before..].iter().any(|(_, o)| reply(o)) {
             // Six silent addresses one after the other: 6 times 130 s.
             self.run_while(self.now + Duration::from_secs(1000), reply);
         }
-        self.told.iter().map(|(_, o)| o).find(|o| reply(o)).expect("every connect is answered").clone()
+        self.outputs.iter().map(|(_, o)| o).find(|o| reply(o)).expect("every connect is answered").clone()
     }
 
     /// getaddrinfo, then a blocking connect to the first address: the address reached and how long it took in all, in ms.
@@ -303,7 +303,7 @@ impl Story {
     }
 
     pub fn reached(&self, attempt: AttemptId) -> IpAddr {
-        let to = self.told.iter().find_map(|(_, o)| match o {
+        let to = self.outputs.iter().find_map(|(_, o)| match o {
             Output::Connect { id, to, .. } if *id == attempt => Some(to.ip()),
             _ => None,
         });
@@ -326,7 +326,7 @@ impl Story {
             Output::Connect { to, .. } => Some((*t, to.ip())),
             _ => None,
         };
-        self.told.iter().filter_map(begun).collect()
+        self.outputs.iter().filter_map(begun).collect()
     }
 }
 

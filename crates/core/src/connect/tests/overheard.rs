@@ -15,11 +15,11 @@ fn the_addresses_that_were_overheard_are_raced_without_a_question() {
     overhear(&mut s, "www.example", RecordType::A, &[v4(1)]);
     assert!(s.connector.knows_another(&app(), v6(1)) && s.connector.knows_another(&app(), v4(1)));
     let Output::HandOver { attempt, connected: true, .. } = s.connect("curl", v6(1), false) else {
-        panic!("{:?}", s.told)
+        panic!("{:?}", s.outputs)
     };
     assert_eq!(s.reached(attempt), v4(1));
     assert_eq!(s.begun(), [(0, v6(1)), (250, v4(1))]);
-    assert!(!s.told.iter().any(|(_, o)| matches!(o, Output::Query { .. })), "nobody is asked");
+    assert!(!s.outputs.iter().any(|(_, o)| matches!(o, Output::Query { .. })), "nobody is asked");
 }
 
 #[test]

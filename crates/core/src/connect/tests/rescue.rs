@@ -19,7 +19,7 @@ fn rescues(s: &Story) -> Vec<(u64, IpAddr)> {
         Output::Rescue { by, .. } => Some(s.reached(*by)),
         _ => None,
     };
-    s.told.iter().filter_map(|(at, o)| Some((*at, to(o)?))).collect()
+    s.outputs.iter().filter_map(|(at, o)| Some((*at, to(o)?))).collect()
 }
 
 fn hole() -> Story {

@@ -17,13 +17,13 @@ fn dead_first() -> Story {
 
 /// How long a lookup of the name takes, and the servers that are asked meanwhile.
 fn look_up(s: &mut Story, name: &str) -> (u64, Vec<u32>) {
-    let (began, seen) = (s.now, s.told.len());
+    let (began, seen) = (s.now, s.outputs.len());
     assert!(matches!(s.resolve("wget", name, Want::Both, None), Resolved::Addresses(_)));
     let asked = |(_, o): &(u64, Output)| match o {
         Output::Query { server, .. } => Some(server % 2),
         _ => None,
     };
-    let asked: BTreeSet<u32> = s.told[seen..].iter().filter_map(asked).collect();
+    let asked: BTreeSet<u32> = s.outputs[seen..].iter().filter_map(asked).collect();
     ((s.now - began).as_millis() as u64, asked.into_iter().collect())
 }
 
@@ -55,7 +55,7 @@ fn what_a_later_server_says_there_is_not_waits_for_the_first_that_is_only_slow()
     let resolve = Resolve { app: app(), name: "a.example".into(), want: Want::Only(V4), port: None };
     s.input(Input::Resolve(request, resolve));
     s.pass(500);
-    let id = s.told.iter().find_map(|(_, o)| match o {
+    let id = s.outputs.iter().find_map(|(_, o)| match o {
         Output::Query { id, .. } => Some(*id),
         _ => None,
     });
@@ -66,7 +66,7 @@ fn what_a_later_server_says_there_is_not_waits_for_the_first_that_is_only_slow()
         Output::Answer(_, resolved) => Some((*at, resolved.clone())),
         _ => None,
     };
-    assert_eq!(s.told.iter().find_map(answer), Some((600, Resolved::Addresses(vec![v4(1)]))));
+    assert_eq!(s.outputs.iter().find_map(answer), Some((600, Resolved::Addresses(vec![v4(1)]))));
 
     let mut s = dead_first().dns("none.example", V4, Dns::Says(10, LookupResult::NxDomain(Duration::ZERO)));
     assert_eq!(s.resolve("wget", "none.example", Want::Only(V4), None), Resolved::NxDomain);
@@ -80,11 +80,11 @@ fn what_a_later_server_says_there_is_not_waits_for_the_first_that_is_only_slow()
 fn whoever_asks_a_silent_server_itself_is_answered_by_the_other() {
     let mut s = dead_first();
     look_up(&mut s, "1.example");
-    s.told.clear();
+    s.outputs.clear();
     let ask = Ask { app: "dig".into(), name: "2.example".into(), record: V4.into(), server: 0 };
     let began = s.now;
     s.input(Input::Ask(RequestId(1), ask));
     s.pass(100);
-    let (at, _) = s.told.iter().find(|(_, o)| matches!(o, Output::Answered(..))).expect("an answer");
+    let (at, _) = s.outputs.iter().find(|(_, o)| matches!(o, Output::Answered(..))).expect("an answer");
     assert_eq!(*at, (began + ms(10)).as_nanos() / 1_000_000);
 }

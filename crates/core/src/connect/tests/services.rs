@@ -24,7 +24,7 @@ fn queries(s: &Story) -> Vec<(u64, RecordType)> {
         Output::Query { record, .. } => Some((*t, *record)),
         _ => None,
     };
-    s.told.iter().filter_map(query).collect()
+    s.outputs.iter().filter_map(query).collect()
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_port_is_never_changed_behind_a_programs_back() {
     let mut s = site().dns(SITE, Https, services(10, &[elsewhere, hints(1)])).dns(SITE, V6, Dns::Silent);
     s = s.dns(SITE, V4, Dns::Silent);
     assert_eq!(s.visit("curl", SITE).0, v6(1));
-    let ports = s.told.iter().filter_map(|(_, o)| match o {
+    let ports = s.outputs.iter().filter_map(|(_, o)| match o {
         Output::Connect { to, .. } => Some(to.port()),
         _ => None,
     });

@@ -67,7 +67,7 @@ fn adaptive_goes_with_the_faster_family_once_it_knows_it() {
     let mut s = Story::of("adaptive").site(SITE, 1, (20, 40), (30, 50));
     s.warm("curl", SITE);
     s.connector.forget_answers();
-    s.told.clear();
+    s.outputs.clear();
     assert_eq!(s.visit("curl", SITE), (v4(1), 20 + 30), "it does not wait for an answer that it does not want");
     assert_eq!(s.begun().len(), 1);
 }
@@ -203,7 +203,7 @@ fn a_program_that_takes_its_time_is_served_under_the_address_that_it_was_told_fi
     assert_eq!(s.resolve("curl", SITE, Want::Both, Some(443)), Resolved::Addresses(vec![v6(1), v4(1)]));
     s.pass(400);
     let Output::HandOver { attempt, connected: true, .. } = s.connect("curl", v6(1), false) else {
-        panic!("{:?}", s.told)
+        panic!("{:?}", s.outputs)
     };
     assert_eq!(s.reached(attempt), v4(1), "by a mapped peer, begun meanwhile");
 }
@@ -258,7 +258,7 @@ fn a_black_hole_is_learned_of_even_from_a_program_that_races_itself() {
     s = s.dns("v4.example", V6, Dns::Says(10, LookupResult::NoData(Duration::ZERO)));
     s.visit("wget", "v4.example");
     s.pass(3000);
-    s.told.clear();
+    s.outputs.clear();
     s.resolve("curl", SITE, Want::Both, Some(443));
     assert!(matches!(s.connect("curl", v6(1), true), Output::HandOver { connected: false, .. }));
     s.pass(5000);
@@ -318,14 +318,14 @@ fn a_connection_that_nobody_claims_is_closed_and_counted() {
     s.resolve("curl", SITE, Want::Both, Some(443));
     s.pass(5000);
     assert_eq!((s.connector.tally().unused, s.connector.open_jobs()), (1, 0));
-    assert!(s.told.iter().any(|(_, o)| matches!(o, Output::Close(_))));
+    assert!(s.outputs.iter().any(|(_, o)| matches!(o, Output::Close(_))));
 }
 
 #[test]
 fn an_ipv4_winner_stands_in_for_an_ipv6_socket_only_as_a_mapped_peer() {
     let mut s = Story::of("happy-eyeballs-v2").site(SITE, 1, (20, 20), (40, 0)).host(v6(1), Host::Silent);
     s.visit("wget", SITE);
-    let domain = s.told.iter().find_map(|(_, o)| match o {
+    let domain = s.outputs.iter().find_map(|(_, o)| match o {
         Output::Connect { to, domain, .. } if to.ip() == v4(1) => Some(*domain),
         _ => None,
     });
@@ -410,7 +410,7 @@ fn a_server_that_refuses_is_passed_over_for_the_next() {
     s.input(Input::Servers(2));
     assert_eq!(s.resolve("curl", SITE, Want::Only(V4), None), Resolved::Unanswered);
     let servers: Vec<u32> = s
-        .told
+        .outputs
         .iter()
         .filter_map(|(_, o)| match o {
             Output::Query { server, .. } => Some(*server),
@@ -441,12 +441,12 @@ fn a_suspended_family_is_probed_beside_the_other_and_comes_back() {
     }
     let now = s.now;
     assert!(s.connector.path().current().is_suspended(V6, now));
-    s.told.clear();
+    s.outputs.clear();
     assert_eq!(s.visit("curl", "4.example"), (v4(4), 10 + 30), "no waiting for a suspended family");
     assert_eq!(s.begun().len(), 1);
     s.pass(31_000);
     s = s.host(v6(4), Host::Answers(20));
-    s.told.clear();
+    s.outputs.clear();
     s.visit("curl", "4.example");
     s.pass(2000);
     assert_eq!(s.begun().len(), 2, "the probe is an extra SYN");
@@ -483,7 +483,11 @@ fn an_answer_of_the_network_before_serves_who_waits_and_is_not_kept() {
     s.pass(50);
     move_to(&mut s, 9);
     s.pass(100);
-    assert!(s.told.iter().any(|(t, o)| *t == 100 && matches!(o, Output::Answer(RequestId(900), _))), "{:?}", s.told);
+    assert!(
+        s.outputs.iter().any(|(t, o)| *t == 100 && matches!(o, Output::Answer(RequestId(900), _))),
+        "{:?}",
+        s.outputs
+    );
     assert!(s.connector.path().current().family(V4).lookup.is_none(), "nothing is known of this network's servers");
     let queries = s.connector.tally().queries;
     s.resolve("curl", SITE, Want::Both, None);
@@ -501,7 +505,7 @@ fn who_asks_after_a_move_is_told_what_this_network_says() {
     let Resolved::Addresses(list) = s.resolve("curl", SITE, Want::Both, None) else { panic!("it resolves") };
     assert!(list.contains(&v4(2)) && !list.contains(&v4(1)), "{list:?}");
     assert_eq!(s.connector.tally().queries, 4);
-    let answers = s.told.iter().filter(|(_, o)| matches!(o, Output::Answer(..)));
+    let answers = s.outputs.iter().filter(|(_, o)| matches!(o, Output::Answer(..)));
     assert_eq!(answers.count(), 2, "and so is who had asked before");
 }
 
@@ -526,7 +530,7 @@ fn a_program_may_have_the_descriptor_for_a_query_that_we_lack() {
     let ask = Resolve { app: app(), name: SITE.into(), want: Want::Both, port: None };
     s.input(Input::Resolve(RequestId(900), ask));
     s.pass(10_000);
-    let told: Vec<_> = s.told.iter().filter_map(|(_, o)| passed(o)).collect();
+    let told: Vec<_> = s.outputs.iter().filter_map(|(_, o)| passed(o)).collect();
     assert_eq!((told, s.connector.open_jobs()), (vec![Pass::OutOfDescriptors], 0));
     let history = s.connector.path().current().family(V6);
     assert!(history.lookup.is_none() && !history.is_unanswered());
@@ -541,14 +545,14 @@ fn a_query_that_could_not_be_repeated_is_still_waited_for() {
     let ask = Resolve { app: app(), name: SITE.into(), want: Want::Only(V4), port: None };
     s.input(Input::Resolve(RequestId(900), ask));
     s.pass(1100);
-    let query = s.told.iter().find_map(|(_, o)| match o {
+    let query = s.outputs.iter().find_map(|(_, o)| match o {
         Output::Query { id, .. } => Some(*id),
         _ => None,
     });
     s.input(Input::Lookup(query.unwrap(), LookupResult::NotSent));
     s.pass(1000);
     let answer = Output::Answer(RequestId(900), Resolved::Addresses(vec![v4(1)]));
-    assert!(s.told.contains(&(1500, answer)), "{:?}", s.told);
+    assert!(s.outputs.contains(&(1500, answer)), "{:?}", s.outputs);
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn ipv6_alone(race: &str) -> Story {
     s
 }
 fn discoveries(s: &Story) -> usize {
-    s.told.iter().filter(|(_, o)| matches!(o, Output::Query { name, .. } if &**name == NAME)).count()
+    s.outputs.iter().filter(|(_, o)| matches!(o, Output::Query { name, .. } if &**name == NAME)).count()
 }
 
 #[test]
@@ -85,13 +85,13 @@ fn a_literal_is_reached_too() {
     let mut s = ipv6_alone("adaptive");
     assert_eq!(s.resolve("curl", "192.0.2.1", Want::Both, Some(443)), Resolved::Addresses(vec![via(1)]));
     assert!(matches!(s.connect("curl", via(1), false), Output::HandOver { connected: true, .. }));
-    assert_eq!(s.told.iter().filter(|(_, o)| matches!(o, Output::Query { .. })).count(), 1, "the prefix alone");
+    assert_eq!(s.outputs.iter().filter(|(_, o)| matches!(o, Output::Query { .. })).count(), 1, "the prefix alone");
     // Java connects to ::ffff:192.0.2.1, without a name, with a socket that may as well go to the translator.
     let (to, domain) = ((v4(1), 443).into(), V6);
     let claim = Claim { app: app(), to, domain, nonblocking: false, accepts_mapped: true, rescuable: None };
     s.input(Input::Claim(RequestId(900), claim));
     s.pass(100);
-    let handed = s.told.iter().find_map(|(_, o)| match o {
+    let handed = s.outputs.iter().find_map(|(_, o)| match o {
         Output::HandOver { request: RequestId(900), attempt, connected: true } => Some(s.reached(*attempt)),
         _ => None,
     });
@@ -103,7 +103,7 @@ fn on_other_networks_a_literal_is_itself() {
     let mut s = Story::of("adaptive");
     assert_eq!(s.resolve("curl", "192.0.2.1", Want::Both, None), Resolved::Addresses(vec![v4(1)]));
     assert_eq!(s.resolve("curl", "2001:db8::1", Want::Both, None), Resolved::Addresses(vec![v6(1)]));
-    assert!(s.told.iter().all(|(_, o)| matches!(o, Output::Answer(..))), "nothing is asked");
+    assert!(s.outputs.iter().all(|(_, o)| matches!(o, Output::Answer(..))), "nothing is asked");
 }
 
 #[test]
@@ -156,5 +156,5 @@ fn a_move_to_a_network_with_ipv4_lets_those_go_who_wait_for_a_prefix() {
     s.pass(20);
     s.input(Input::Network { id: NetworkId(2), v4: true, v6: true, v4_first: false });
     let told = Output::Answer(RequestId(900), Resolved::Addresses(vec![v4(1)]));
-    assert!(s.told.iter().any(|(_, o)| *o == told));
+    assert!(s.outputs.iter().any(|(_, o)| *o == told));
 }

@@ -8,7 +8,7 @@ const SITE: &str = "www.example";
 /// Java: IPv4 first, from sockets of AF_INET6. When and where attempts began.
 fn java(s: &mut Story) -> Vec<(u64, IpAddr)> {
     s.resolve("java", SITE, Want::Both, None);
-    s.told.clear();
+    s.outputs.clear();
     let (app, to) = ("java".into(), (v4(1), 443).into());
     let claim = Claim { app, to, domain: V6, nonblocking: false, accepts_mapped: true, rescuable: None };
     s.input(Input::Claim(RequestId(900), claim));
@@ -73,5 +73,5 @@ fn and_is_not_rescued_from_it() {
     s.pass(3000);
     assert!(matches!(s.connect("check", v4(2), true), Output::Pass(_, Pass::Chosen)));
     s.pass(5000);
-    assert!(!s.told.iter().any(|(_, o)| matches!(o, Output::Rescue { .. })));
+    assert!(!s.outputs.iter().any(|(_, o)| matches!(o, Output::Rescue { .. })));
 }

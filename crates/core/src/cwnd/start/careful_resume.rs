@@ -252,7 +252,7 @@ impl Start for CarefulResume {
         }
     }
 
-    fn heard(&mut self, view: &View) -> Advice {
+    fn end_of_acknowledgement(&mut self, view: &View) -> Advice {
         if self.jump.is_some() {
             self.risen = if waits(view) { self.risen.saturating_add(1) } else { 0 };
         }

@@ -1,7 +1,7 @@
 //! Start rules: with which window a connection begins, and what it does until that window has proved itself. One file each,
 //! one line in [`ALL`].
 //!
-//! A [`Start`] hears what happens to a connection and answers with [`Advice`]: a window, a threshold, "do not grow now". It
+//! A [`Start`] gets the events of a connection and answers with [`Advice`]: a window, a threshold, "do not grow now". It
 //! knows bytes and moments only, keeps no time of its own and never touches the history: that the memory is used by one
 //! connection at a time (RFC 9959) is asked of the caller, by [`Start::wants_lease`].
 
@@ -80,7 +80,7 @@ pub struct Advice {
     /// Slow start is to grow by a quarter of what was acknowledged, as HyStart++ has it where packets begin to wait (RFC 9406,
     /// CSS_GROWTH_DIVISOR).
     pub slow: bool,
-    /// The loss has been dealt with: the controller is not to be told.
+    /// The loss has been dealt with: it is not passed on to the controller.
     pub handled: bool,
 }
 
@@ -96,8 +96,8 @@ pub trait Start: fmt::Debug + Send + Sync {
         Advice::default()
     }
 
-    /// An acknowledgement has been worked through, and with it the samples of the round-trip time.
-    fn heard(&mut self, _view: &View) -> Advice {
+    /// An acknowledgement has been processed, and its round-trip time samples with it.
+    fn end_of_acknowledgement(&mut self, _view: &View) -> Advice {
         Advice::default()
     }
 
@@ -219,7 +219,7 @@ mod tests {
                 view.now += Duration::from_millis(10);
                 assert_eq!(rule.sent(&view, 1200), Advice::default(), "{entry:?}");
                 assert_eq!(rule.acknowledged(&view, view.now, 1200), Advice::default(), "{entry:?}");
-                assert_eq!(rule.heard(&view), Advice::default(), "{entry:?}");
+                assert_eq!(rule.end_of_acknowledgement(&view), Advice::default(), "{entry:?}");
                 assert!(!rule.wants_lease() && !rule.take_refuted() && rule.poll_event().is_none(), "{entry:?}");
             }
             assert_eq!(rule.lost(&view, &loss), Advice::default(), "{entry:?}");

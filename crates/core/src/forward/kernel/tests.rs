@@ -119,8 +119,8 @@ fn what_was_accepted_or_there_before_has_no_time_of_connecting() {
     for (origin, expected) in [(1u32, (true, false)), (2, (false, true))] {
         bytes[at..at + 4].copy_from_slice(&origin.to_ne_bytes());
         let (flow, _) = read(&bytes);
-        let told = flow.told.as_ref().unwrap();
-        assert_eq!(((told.accepted, told.before), flow.connected.is_some()), (expected, true));
+        let stats = flow.kernel_stats.as_ref().unwrap();
+        assert_eq!(((stats.accepted, stats.before), flow.connected.is_some()), (expected, true));
         assert_eq!((connect.read)(&flow), None);
     }
 }

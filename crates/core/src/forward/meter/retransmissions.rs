@@ -15,5 +15,5 @@ pub(super) const HERE: Entry = Entry {
     unit: "",
     what: "Segments that were lost between the program and the forwarder",
     sources: Sources::Forwarder,
-    read: |flow| flow.told.is_none().then(|| f64::from(flow.local_retransmissions)),
+    read: |flow| flow.kernel_stats.is_none().then(|| f64::from(flow.local_retransmissions)),
 };

@@ -8,7 +8,7 @@ pub(super) const P95: Entry = Entry {
     unit: "ms",
     what: "The 95th percentile of all smoothed round-trip times, to within an eighth (`--via ebpf`)",
     sources: Sources::Kernel,
-    read: |flow| flow.told.as_ref()?.round_trip(0.95).map(ms),
+    read: |flow| flow.kernel_stats.as_ref()?.round_trip(0.95).map(ms),
 };
 
 pub(super) const LOST: Entry = Entry {
@@ -16,5 +16,5 @@ pub(super) const LOST: Entry = Entry {
     unit: "",
     what: "Segments to the peer that the host considered lost (`--via ebpf`)",
     sources: Sources::Kernel,
-    read: |flow| flow.told.as_ref().map(|told| f64::from(told.lost)),
+    read: |flow| flow.kernel_stats.as_ref().map(|stats| f64::from(stats.lost)),
 };

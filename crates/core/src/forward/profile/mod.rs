@@ -35,7 +35,7 @@ pub struct Entry {
 /// Every profile.
 pub const ALL: &[&Entry] = &[&ours::ENTRY, &sleepy_64k::ENTRY, &early_synack::ENTRY, &adaptive_sleep::ENTRY];
 
-/// The profile that is in use unless told otherwise.
+/// The default profile.
 pub const DEFAULT: &Entry = &ours::ENTRY;
 
 /// No profile of that name.

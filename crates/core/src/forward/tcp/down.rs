@@ -62,8 +62,8 @@ pub(super) struct Down {
     window: u32,
     largest: u32,
     scale: u8,
-    /// Where the window was advertised: sequence and acknowledgement (RFC 9293, SND.WL1 and SND.WL2).
-    told: (u32, u32),
+    /// The segment that last updated the window: sequence and acknowledgement (RFC 9293, SND.WL1 and SND.WL2).
+    window_update: (u32, u32),
     /// The largest segment that goes to the program.
     pub mss: u16,
     queue: VecDeque<Sent>,
@@ -86,7 +86,7 @@ impl Down {
             window: u32::from(syn.window),
             largest: u32::from(syn.window),
             scale: syn.scale.unwrap_or(0),
-            told: (syn.sequence, first),
+            window_update: (syn.sequence, first),
             mss,
             queue: VecDeque::new(),
             ended: false,
@@ -150,7 +150,7 @@ impl Down {
         0
     }
 
-    /// Whether there is room again after the socket was told that there was none; says so once.
+    /// Whether there is room again after there was none for the socket; true once.
     pub fn has_recovered(&mut self) -> bool {
         let recovered = self.starved && self.usable() > 0;
         if recovered {
@@ -185,7 +185,7 @@ impl Down {
             return false;
         }
         let mut lost = false;
-        let (sequence, acknowledged) = self.told;
+        let (sequence, acknowledged) = self.window_update;
         //= RFC 9293#3.10.7.4/window
         let is_news = before(sequence, segment.sequence)
             || (sequence == segment.sequence && !before(number, acknowledged))
@@ -204,7 +204,7 @@ impl Down {
         if is_news {
             self.window = window;
             self.largest = self.largest.max(window);
-            self.told = (segment.sequence, number);
+            self.window_update = (segment.sequence, number);
         }
         // A socket that was told that there is no room does not ask again: only the opening would say so, and it can be lost.
         if self.starved && self.queue.is_empty() && !self.ended && self.usable() == 0 {

@@ -44,7 +44,7 @@ enum Phase {
     Answered { times: u32 },
     /// Open, or one half of it.
     Open,
-    /// The peer is silent for good, and the program's kernel is to find that out by itself: it hears nothing until this moment.
+    /// The peer is silent for good, and the program's kernel is to find that out by itself: it gets no packet until this moment.
     Silent { until: Instant },
     /// Over; the socket is to be closed.
     Over,
@@ -325,7 +325,7 @@ impl Connection {
     //= RFC 9293#3.10.7.4/rst
     fn was_reset(&mut self, now: Instant, sequence: u32, batch: bool, out: &mut VecDeque<Output>) {
         // Both sides are closed, and a kernel that has forgotten the connection takes back nothing of what was said on it.
-        let gone = self.up.is_heard_out() && self.down.is_done();
+        let gone = self.up.is_fin_acknowledged() && self.down.is_done();
         if !gone && self.up.is_in_window(sequence) {
             // What was said before is heard before.
             self.push_deferred(now, batch, out);

@@ -19,7 +19,7 @@ const GROWTH: usize = 8;
 /// No program's kernel asks whether its peer is there before this silence (TCP_KEEPIDLE is in seconds); timers are a tick off.
 const LEAST_KEEP_ALIVE: Duration = Duration::from_millis(990);
 /// Of the window, so much may be acknowledged at once where packets come in batches. A quarter: a program's kernel still has three
-/// on the way, and is told less often.
+/// on the way, and gets fewer acknowledgements.
 const PUT_OFF: usize = 4;
 
 /// The program's half.
@@ -149,7 +149,7 @@ impl Up {
         !self.hurries && self.early.is_empty() && due < self.window() / PUT_OFF
     }
 
-    /// The acknowledgement and the window of the next segment, which the program is going to be told.
+    /// The acknowledgement and the window of the next segment to the program.
     pub fn tell(&mut self) -> (u32, u16) {
         (self.owes, self.hurries) = (false, false);
         let taken = self.taken();
@@ -168,8 +168,8 @@ impl Up {
         (self.acked, u16::try_from(window).unwrap_or(u16::MAX))
     }
 
-    /// Whether the program has ended its side, and has its FIN acknowledged.
-    pub fn is_heard_out(&self) -> bool {
+    /// Whether the program has ended its side and its FIN was acknowledged.
+    pub fn is_fin_acknowledged(&self) -> bool {
         self.fin && self.acked == self.next
     }
 

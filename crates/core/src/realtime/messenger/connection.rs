@@ -64,8 +64,8 @@ pub(super) struct Wire {
     pub sent: u64,
     /// Messages that came in so far.
     pub received: u64,
-    /// Of those, how many the peer has been told of.
-    pub told: u64,
+    /// Of those, how many were acknowledged to the peer.
+    pub acknowledged: u64,
     /// An acknowledgement is due.
     pub ack: bool,
     /// Bytes written so far.
@@ -77,7 +77,7 @@ pub(super) struct Wire {
     /// Something that was sent later over another connection has arrived, and its oldest message has not: it waits for TCP to
     /// send it again.
     pub overtaken: bool,
-    /// What came over it was told of over another connection only: acknowledgements on it are held up.
+    /// What came over it was acknowledged over another connection only: acknowledgements on it are held up.
     pub mute: bool,
     /// Told the caller that there is something to write, and not asked since.
     pub announced: bool,

@@ -141,7 +141,7 @@ impl Messenger {
         // There is room for every connection that a session can have.
         for wire in self.wires.iter_mut().filter(|wire| wire.received > 0) {
             if counts.push(wire.id, wire.received) {
-                wire.told = wire.received;
+                wire.acknowledged = wire.received;
             }
         }
         self.ack_since = None;
@@ -379,7 +379,7 @@ impl Machine for Messenger {
         if self.ack_since.is_some_and(|since| since + ACK_WITHIN <= now) {
             self.ack_since = None;
             for at in 0..self.wires.len() {
-                self.wires[at].ack |= self.wires[at].received > self.wires[at].told;
+                self.wires[at].ack |= self.wires[at].received > self.wires[at].acknowledged;
                 self.announce(at);
             }
         }

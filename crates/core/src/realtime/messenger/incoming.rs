@@ -90,7 +90,7 @@ impl Messenger {
         }
         // Copies as well: their sender waits to hear how the connection is.
         let acknowledges = technique.acknowledges();
-        if acknowledges || (self.settings.resume && wire.received - wire.told >= ACK_EVERY) {
+        if acknowledges || (self.settings.resume && wire.received - wire.acknowledged >= ACK_EVERY) {
             wire.ack = true;
         } else if self.settings.resume {
             self.ack_since.get_or_insert(now);
@@ -143,7 +143,7 @@ impl Messenger {
             self.gauge.sample(now, rtt);
         }
         if heard {
-            self.heard = now;
+            self.last_ack = now;
             self.hops = 0;
             self.overtake(now);
             for lane in &mut self.lanes {

@@ -50,7 +50,7 @@ pub struct Connection(pub u32);
 pub struct Settings {
     /// What is done so that messages do not wait.
     pub technique: Box<dyn Technique>,
-    /// Its name, told to the peer by the side that connects.
+    /// Its name, sent to the peer by the side that connects.
     pub name: String,
     /// The time between two messages, if the program knows it.
     pub interval: Option<Duration>,
@@ -196,11 +196,11 @@ pub struct Messenger {
     newest: Instant,
     /// Room to choose what is repeated.
     carried: Vec<(Instant, Handle, usize)>,
-    /// When an acknowledgement last told of something.
-    heard: Instant,
+    /// When an acknowledgement last acknowledged something new.
+    last_ack: Instant,
     /// Over which connection without a hole, as far as was known, a new message went last.
     last_whole: Option<u32>,
-    /// When that was chosen, nothing was heard of what should have been.
+    /// When that was chosen, what was due to be acknowledged was not.
     spell: bool,
     /// The peer has left for good, and so many messages that it had were not taken.
     peer_left: Option<u64>,
@@ -237,7 +237,7 @@ impl Messenger {
             newest: Instant::ZERO,
             carried: Vec::new(),
             ahead: Ahead::default(),
-            heard: Instant::ZERO,
+            last_ack: Instant::ZERO,
             last_whole: None,
             spell: false,
             peer_left: None,
@@ -365,7 +365,7 @@ impl Messenger {
         }
     }
 
-    /// Of the messages that the program took for another, so many are not known to have come there: a peer hears of them as of those that
+    /// Of the messages that the program took for another, so many are not known to have come there: they are reported to the peer as those that
     /// no program took, when this side leaves.
     pub fn disown(&mut self, messages: u64) {
         self.disowned = messages;
@@ -417,7 +417,7 @@ impl Messenger {
         self.wires.iter_mut().find(|wire| wire.id == id)
     }
 
-    /// The oldest message that this connection has been waiting to hear of; one that has come over another is of no interest.
+    /// The oldest message whose acknowledgement this connection waits for; one that was acknowledged over another does not count.
     fn waiting<'a>(&self, wire: &'a Wire) -> Option<&'a Flight> {
         wire.unacknowledged().find(|flight| !self.lanes[flight.message.0].is_done(flight.message.1))
     }

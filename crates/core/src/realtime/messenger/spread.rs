@@ -82,11 +82,11 @@ impl Messenger {
         }
     }
 
-    /// Whether nothing was sent on a connection since the last sign of life from the peer, half a round trip before it was heard: what
+    /// Whether nothing was sent on a connection since the last sign of life from the peer, half a round trip before it came: what
     /// was sent by then has arrived, as far as is known.
     pub(super) fn is_whole(&self, wire: &Wire) -> bool {
         let way = self.gauge.rtt.map_or(Duration::ZERO, |rtt| rtt.smoothed / 2);
-        wire.flights.back().is_none_or(|flight| flight.sent + way <= self.heard)
+        wire.flights.back().is_none_or(|flight| flight.sent + way <= self.last_ack)
     }
 
     /// Message `handle` has been written on connection `at`, which was `whole` before, for the first time. In a burst it goes, with

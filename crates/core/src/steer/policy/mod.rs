@@ -122,7 +122,7 @@ pub struct Entry {
     /// The other end keeps packets in order: [`super::Resequencer`]. In a tunnel it does so for every policy.
     pub keeps_order: bool,
     /// What came over the fast channel is acknowledged over the fat one, apart from data if need be: [`super::Apart`].
-    pub tells_as_heard: bool,
+    pub acknowledges_over_fat: bool,
 }
 
 impl fmt::Debug for Entry {
@@ -135,7 +135,7 @@ impl fmt::Debug for Entry {
 pub const DEFAULT: &str = "value";
 
 const fn published(name: &'static str, what: &'static str, new: fn() -> Box<dyn Policy>) -> Entry {
-    Entry { name, what, new, queues: false, keeps_order: false, tells_as_heard: false }
+    Entry { name, what, new, queues: false, keeps_order: false, acknowledges_over_fat: false }
 }
 
 /// Every policy, baselines first.
@@ -173,7 +173,7 @@ pub const ALL: &[Entry] = &[
         new: || Box::new(value::Value),
         queues: true,
         keeps_order: true,
-        tells_as_heard: true,
+        acknowledges_over_fat: true,
     },
 ];
 

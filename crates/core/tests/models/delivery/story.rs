@@ -216,7 +216,7 @@ impl Session {
     }
 
     /// One more connection, on which everything comes through, and programs that take everything.
-    pub fn settle(&mut self) {
+    pub fn finish(&mut self) {
         let spare = self.nth(0).filter(|_| self.pipes[0].len() == MAX_CONNECTIONS);
         spare.into_iter().for_each(|id| self.lose(id));
         self.open();
@@ -235,7 +235,7 @@ impl Session {
         }
     }
 
-    /// After [`settle`](Self::settle): all that was promised has been kept.
+    /// After [`finish`](Self::finish): all that was promised has been kept.
     pub fn keeps_its_promises(&self) {
         for end in 0..2 {
             assert!(self.ends[end].on_their_way() == 0, "something never arrives, or is never confirmed");

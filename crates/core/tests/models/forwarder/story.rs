@@ -27,7 +27,7 @@ fn byte(up: bool, at: usize) -> u8 {
     ((at * 7 + at / 251) as u8) ^ if up { 0x55 } else { 0 }
 }
 
-fn said(up: bool, from: usize, to: usize) -> Vec<u8> {
+fn stream(up: bool, from: usize, to: usize) -> Vec<u8> {
     (from..to).map(|at| byte(up, at)).collect()
 }
 
@@ -55,7 +55,7 @@ struct Peer {
     has: usize,
     takes: usize,
     shut: bool,
-    said: usize,
+    written: usize,
     ended: bool,
 }
 
@@ -78,7 +78,7 @@ pub fn play(steps: &[[u8; 4]]) {
         story.step(*step);
         assert!(story.forwarder.waiting() <= WINDOW, "{} bytes wait for a socket", story.forwarder.waiting());
     }
-    story.settle();
+    story.finish();
 }
 
 impl Story {
@@ -167,7 +167,7 @@ impl Story {
         let fin = self.program.end == Some(to);
         let flags = if fin { Flags::ACK | Flags::FIN } else { Flags::ACK };
         let segment = Segment { sequence: ISS.wrapping_add(1).wrapping_add(from as u32), flags, ..self.segment() };
-        self.up.push_back(packet(&segment, &said(true, from, to)));
+        self.up.push_back(packet(&segment, &stream(true, from, to)));
     }
 
     /// The place behind the last byte that was sent.
@@ -240,7 +240,7 @@ impl Story {
         }
         assert!(segment.flags.has(Flags::ACK), "{segment:?}");
         let acknowledged = segment.acknowledged.wrapping_sub(ISS.wrapping_add(1)) as usize;
-        assert!(acknowledged <= self.program.next, "{acknowledged} acknowledged, {} said", self.program.next);
+        assert!(acknowledged <= self.program.next, "{acknowledged} acknowledged, {} sent", self.program.next);
         let fin = usize::from(self.peer.shut);
         assert!(acknowledged <= self.peer.has + fin + WINDOW, "acknowledged, and kept nowhere");
         let edge = acknowledged + (usize::from(segment.window) << 4);
@@ -261,10 +261,10 @@ impl Story {
             at + data.len(),
             self.program.told
         );
-        assert!(at + data.len() <= self.peer.said, "that was never said");
-        assert!(data == said(false, at, at + data.len()), "{} bytes at {at} are others", data.len());
+        assert!(at + data.len() <= self.peer.written, "that was never written");
+        assert!(data == stream(false, at, at + data.len()), "{} bytes at {at} are others", data.len());
         if segment.flags.has(Flags::FIN) {
-            assert!(self.peer.ended && at + data.len() == self.peer.said, "an end before the end");
+            assert!(self.peer.ended && at + data.len() == self.peer.written, "an end before the end");
             self.program.fin = Some(at + data.len());
         }
         self.program.early.insert(at, self.program.early.get(&at).copied().unwrap_or(0).max(at + data.len()));
@@ -279,8 +279,8 @@ impl Story {
         let room = self.forwarder.room(self.now, self.flow).min(most);
         if room > 0 && !self.peer.ended && self.closed.is_none() {
             let mut bytes = vec![0; HEADROOM];
-            bytes.extend(said(false, self.peer.said, self.peer.said + room));
-            self.peer.said += room;
+            bytes.extend(stream(false, self.peer.written, self.peer.written + room));
+            self.peer.written += room;
             self.input(Input::Received { flow: self.flow, bytes, urgent: false });
         }
     }
@@ -344,8 +344,8 @@ impl Story {
         assert!(!self.peer.shut, "behind the end");
         let all: Vec<u8> = pieces.iter().flat_map(Piece::data).copied().collect();
         let has = self.peer.has;
-        assert!(all == said(true, has, has + all.len()), "{} bytes at {has} are others", all.len());
-        assert!(has + all.len() <= self.data_end(), "that was never said");
+        assert!(all == stream(true, has, has + all.len()), "{} bytes at {has} are others", all.len());
+        assert!(has + all.len() <= self.data_end(), "that was never written");
         let taken = all.len().min(self.peer.takes);
         self.peer.takes -= taken;
         self.peer.has += taken;
@@ -354,7 +354,7 @@ impl Story {
     }
 
     /// Nothing is lost any more, and both sides take everything and end.
-    fn settle(&mut self) {
+    fn finish(&mut self) {
         self.takes(usize::MAX / 2);
         for _ in 0..400 {
             while !self.up.is_empty() || !self.down.is_empty() {
@@ -376,7 +376,7 @@ impl Story {
         }
         assert_eq!(self.closed, Some(true), "it never ends, or by a reset");
         assert_eq!((self.peer.has, self.peer.shut), (self.data_end(), true), "up");
-        assert_eq!((self.program.come, self.program.fin), (self.peer.said, Some(self.peer.said)), "down");
+        assert_eq!((self.program.come, self.program.fin), (self.peer.written, Some(self.peer.written)), "down");
         assert_eq!(self.forwarder.waiting(), 0);
     }
 }

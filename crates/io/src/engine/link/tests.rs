@@ -25,8 +25,8 @@ fn say_with(app: &UnixStream, body: &str, files: &[&File]) {
     sendmsg(app, &[IoSlice::new(&encode(body.as_bytes()).unwrap())], &mut control, SendFlags::empty()).unwrap();
 }
 
-/// The next frame that the app is told, and the inodes of the descriptors that come with it.
-fn told(app: &mut UnixStream) -> (serde_json::Value, Vec<u64>) {
+/// The next frame that the app gets, and the inodes of the descriptors that come with it.
+fn next_frame(app: &mut UnixStream) -> (serde_json::Value, Vec<u64>) {
     let mut length = [0; 4];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -49,7 +49,7 @@ fn descriptors_go_with_their_own_message_even_if_others_come_with_what_is_ignore
     say_with(&app, r#"{"kind": "export", "what": "?", "descriptors": 1}"#, &[&files[1]]);
     say(&mut app, r#"{"kind": "subscribe", "on": true}"#);
     say_with(&app, r#"{"kind": "export", "what": "lines", "descriptors": 1}"#, &[&files[2]]);
-    let heard = link.hear().unwrap();
+    let heard = link.receive_all().unwrap();
     let inodes = |fds: &[OwnedFd]| fds.iter().map(|fd| fstat(fd).unwrap().st_ino).collect::<Vec<_>>();
     let [Err(wrong), Ok((ToEngine::Subscribe { on: true }, none)), Ok((ToEngine::Export { .. }, one))] = &heard[..]
     else {
@@ -68,7 +68,7 @@ fn a_socket_is_protected_when_the_app_says_so_and_what_it_says_meanwhile_is_hear
     let heard = std::thread::spawn(move || {
         let mut app = app;
         for ok in [true, false] {
-            let (message, inodes) = told(&mut app);
+            let (message, inodes) = next_frame(&mut app);
             assert_eq!((&message["kind"], inodes), (&"protect".into(), vec![inode]));
             say(&mut app, r#"{"kind": "subscribe", "on": false}"#);
             say(&mut app, r#"{"kind": "protected", "question": 99, "ok": true}"#);
@@ -79,10 +79,10 @@ fn a_socket_is_protected_when_the_app_says_so_and_what_it_says_meanwhile_is_hear
     assert_eq!([(); 2].map(|()| link.protect(socket.as_fd())), [Ok(()), Err(Errno::PERM)]);
     let mut rung = [0; 8];
     assert_eq!(rustix::io::read(link.bell(), &mut rung), Ok(8), "the loop is told that something has come");
-    assert_eq!(link.hear().unwrap().len(), 2);
+    assert_eq!(link.receive_all().unwrap().len(), 2);
     drop(heard.join().unwrap());
     assert_eq!(link.protect(socket.as_fd()), Err(Errno::PIPE), "the app is no more");
-    assert!(matches!(link.hear(), Err(LinkError::Closed)));
+    assert!(matches!(link.receive_all(), Err(LinkError::Closed)));
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn what_an_app_does_not_read_waits_and_is_bounded() {
     let long = ToApp::Error { name: Wrong::Message, of: None, what: "x".repeat(60_000) };
     let said = std::iter::repeat_with(|| link.say(&long)).take_while(Result::is_ok).count();
     assert!((MOST_WAITING / 60_100..MOST_WAITING / 30_000).contains(&said), "{said} messages");
-    assert_eq!(told(&mut app).0["what"].as_str().map(str::len), Some(60_000));
+    assert_eq!(next_frame(&mut app).0["what"].as_str().map(str::len), Some(60_000));
 }
 
 #[test]
@@ -108,6 +108,6 @@ fn what_is_no_frame_ends_the_link_after_what_came_before_it() {
     let (mut link, mut app) = pair();
     say(&mut app, r#"{"kind": "stop"}"#);
     app.write_all(&[0xff; 4]).unwrap();
-    assert!(matches!(link.hear().as_deref(), Ok([Ok((ToEngine::Stop, _))])));
-    assert!(matches!(link.hear(), Err(LinkError::Frame(_))));
+    assert!(matches!(link.receive_all().as_deref(), Ok([Ok((ToEngine::Stop, _))])));
+    assert!(matches!(link.receive_all(), Err(LinkError::Frame(_))));
 }

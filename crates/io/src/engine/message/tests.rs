@@ -59,7 +59,7 @@ fn schema() -> Value {
 }
 
 /// The descriptions of what one side says.
-fn said(schema: &Value, side: &str) -> Vec<(String, Value)> {
+fn described(schema: &Value, side: &str) -> Vec<(String, Value)> {
     let all = schema["$defs"][side]["anyOf"].as_array().unwrap();
     let of = |one: &Value| {
         let name = one["$ref"].as_str().unwrap();
@@ -72,7 +72,7 @@ fn said(schema: &Value, side: &str) -> Vec<(String, Value)> {
 #[test]
 fn each_kind_of_an_app_is_described_and_its_examples_are_read() {
     let schema = schema();
-    let described = said(&schema, "to_engine");
+    let described = described(&schema, "to_engine");
     let kinds: BTreeSet<&str> = described.iter().map(|(kind, _)| kind.as_str()).collect();
     assert_eq!(kinds, KINDS.into_iter().collect());
     for (kind, definition) in described {
@@ -93,7 +93,7 @@ fn each_kind_of_an_app_is_described_and_its_examples_are_read() {
 #[test]
 fn each_kind_of_an_engine_is_described_and_its_examples_are_what_it_writes() {
     let schema = schema();
-    let described = said(&schema, "to_app");
+    let described = described(&schema, "to_app");
     let kinds: BTreeSet<&str> = described.iter().map(|(kind, _)| kind.as_str()).collect();
     let known = ["hello", "started", "owner", "protect", "statistics", "exported", "error", "ended"];
     assert_eq!(kinds, known.into_iter().collect());

@@ -18,7 +18,7 @@ fn begun() -> (JoinHandle<Result<(), EngineError>>, UnixStream) {
     (session, app)
 }
 
-fn told(app: &mut UnixStream) -> serde_json::Value {
+fn next_frame(app: &mut UnixStream) -> serde_json::Value {
     let mut length = [0; 4];
     app.read_exact(&mut length).unwrap();
     let mut body = vec![0; u32::from_be_bytes(length) as usize];
@@ -29,10 +29,10 @@ fn told(app: &mut UnixStream) -> serde_json::Value {
 #[test]
 fn what_is_no_frame_right_after_the_greeting_is_an_error_and_the_end() {
     let (session, mut app) = begun();
-    assert_eq!(told(&mut app)["kind"], "hello");
+    assert_eq!(next_frame(&mut app)["kind"], "hello");
     let hello = encode(br#"{"kind": "hello", "version": 1, "app": "test"}"#).unwrap();
     app.write_all(&[&hello[..], &[0xff; 4]].concat()).unwrap();
-    assert_eq!(told(&mut app)["name"], "frame");
+    assert_eq!(next_frame(&mut app)["name"], "frame");
     assert!(matches!(session.join().unwrap(), Err(EngineError::Link(LinkError::Frame(FrameError::TooLong(u32::MAX))))));
 }
 

@@ -46,8 +46,8 @@ impl Stage {
         Some((Self { group, namespace }, programs))
     }
 
-    /// What is told of a script until it has ended, with its process, and records that were lost.
-    fn told(&self, programs: Programs, script: &str) -> (Vec<Seen>, i32, u64) {
+    /// What is reported of a script until it has ended, with its process, and records that were lost.
+    fn run(&self, programs: Programs, script: &str) -> (Vec<Seen>, i32, u64) {
         let told = Rc::new(RefCell::new(Vec::new()));
         let sink = Rc::clone(&told);
         let sink = Box::new(move |seen| sink.borrow_mut().push(seen));
@@ -100,7 +100,7 @@ fn a_connection_is_told_with_the_unit_or_the_container_of_its_program() {
     std::fs::create_dir(&folder).unwrap();
     let script =
         format!("echo $$ >{}/cgroup.procs; exec 3<>/dev/tcp/127.0.0.1/{}; exec 3>&-", folder.display(), to.port());
-    let (seen, ..) = stage.told(programs, &script);
+    let (seen, ..) = stage.run(programs, &script);
     let group = |seen: &Seen| seen.process.as_ref().and_then(|process| process.group.clone());
     assert_eq!(seen.iter().map(group).collect::<Vec<_>>(), [Some("docker:0123456789ab".to_owned())], "{seen:#?}");
     std::fs::remove_dir(&folder).unwrap();
@@ -115,7 +115,7 @@ fn a_connection_is_told_with_its_owner_its_times_and_its_bytes_over_both_familie
         format!("exec 3<>/dev/tcp/{host}/{port}; head -c 1000 /dev/zero >&3; head -c 2000 <&3 >/dev/null; exec 3>&-;")
     };
     let script = [one("127.0.0.1", four.port()), one("::1", six.port()), one("::ffff:127.0.0.1", four.port())].concat();
-    let (seen, pid, lost) = stage.told(programs, &script);
+    let (seen, pid, lost) = stage.run(programs, &script);
     let (told, all) = (flows(&seen), seen.len());
     assert_eq!((told.len(), all, lost), (3, 3, 0), "{seen:#?}");
     assert_eq!([four, six, four].map(Some), [0, 1, 2].map(|n| told.get(n).map(|flow| flow.peer)));
@@ -128,7 +128,7 @@ fn a_connection_is_told_with_its_owner_its_times_and_its_bytes_over_both_familie
         assert!(flow.asked <= connected && connected <= ended, "{flow:#?}");
         assert!(flow.handshake.is_some_and(|took| took > Duration::ZERO && took <= connected.since(flow.asked)));
         assert!(flow.facts.is_some_and(|facts| facts.rtt > Duration::ZERO && facts.retransmissions == 0), "{flow:#?}");
-        assert!(flow.requests.count > 0 && flow.told.as_ref().unwrap().round_trip(0.95).is_some(), "{flow:#?}");
+        assert!(flow.requests.count > 0 && flow.kernel_stats.as_ref().unwrap().round_trip(0.95).is_some(), "{flow:#?}");
         assert!(flow.app.ip().is_loopback() && flow.app.port() > 0);
     }
 }
@@ -145,7 +145,7 @@ fn a_failure_is_told_as_what_it_was_and_what_is_open_as_open() {
         closed.port(),
         to.port()
     );
-    let (seen, _, lost) = stage.told(programs, &script);
+    let (seen, _, lost) = stage.run(programs, &script);
     let ends: Vec<_> = flows(&seen).iter().map(|flow| (flow.end, flow.connected.is_some())).collect();
     assert_eq!((ends, lost), (vec![(End::Refused, false), (End::Failed, false), (End::Open, true)], 0), "{seen:#?}");
     let text = std::fs::read_to_string(stage.group.folder().join("cgroup.procs")).unwrap();
@@ -185,7 +185,7 @@ fn datagrams_are_counted_and_lookups_are_timed() {
          exec 4<>/dev/udp/127.0.0.1/{port}; for n in 1 2 3; do printf 12345 >&4; dd bs=2000 count=1 <&4 >/dev/null 2>&1; done; \
          exec 4>&-"
     );
-    let (seen, pid, lost) = stage.told(programs, &script);
+    let (seen, pid, lost) = stage.run(programs, &script);
     let (udp, all) = (datagrams(&seen), seen.len());
     assert_eq!((udp.len(), all, lost), (1, 2, 0), "{seen:#?}");
     assert_eq!((udp[0].up.packets, udp[0].up.bytes, udp[0].down.packets, udp[0].down.bytes), (3, 15, 3, 315));
@@ -217,7 +217,7 @@ fn a_lookup_over_a_stream_is_timed_as_one_by_a_datagram() {
     // The length by itself, as some programs send it.
     let one = |id: &str| format!("printf '\\x00\\x1f' >&3; printf '{}' >&3; head -c 33 <&3 >/dev/null;", query(id));
     let script = format!("exec 3<>/dev/tcp/127.0.0.1/53; {} {} exec 3>&-", one("41"), one("42"));
-    let (seen, pid, lost) = stage.told(programs, &script);
+    let (seen, pid, lost) = stage.run(programs, &script);
     let dns: Vec<_> = seen
         .iter()
         .filter_map(|seen| if let Record::Dns(of) = &seen.record { Some((of, seen)) } else { None })
@@ -286,7 +286,9 @@ fn what_was_open_before_is_told_from_now_on_with_its_owner() {
     assert_eq!((process.pid, process.name.as_str()), (pid, "bash"));
     assert!(ours.owner.is_some_and(|owner| owner.user == rustix::process::geteuid().as_raw()));
     assert_eq!((flow.up.bytes, flow.down.bytes, flow.end), (1000, 2000, End::Finished), "{flow:#?}");
-    assert!(flow.told.as_ref().is_some_and(|told| told.before && !told.accepted) && flow.handshake.is_none());
+    assert!(
+        flow.kernel_stats.as_ref().is_some_and(|stats| stats.before && !stats.accepted) && flow.handshake.is_none()
+    );
     assert!(flow.facts.is_some_and(|facts| facts.rtt > Duration::ZERO && facts.retransmissions == 0), "{flow:#?}");
 }
 
@@ -295,7 +297,7 @@ fn ten_thousand_connections_are_told_and_none_is_missing() {
     let Some((stage, programs)) = Stage::new() else { return };
     let to = stage.listen("127.0.0.1:0", drop);
     let script = format!("for ((n = 0; n < 10000; n++)); do exec 3<>/dev/tcp/127.0.0.1/{}; exec 3>&-; done", to.port());
-    let (seen, pid, lost) = stage.told(programs, &script);
+    let (seen, pid, lost) = stage.run(programs, &script);
     assert_eq!((flows(&seen).len() as u64 + lost, lost), (10_000, 0));
     assert!(seen.iter().all(|seen| seen.process.as_ref().is_some_and(|process| process.pid == pid)));
 }
@@ -350,7 +352,7 @@ fn a_measurement_ends_though_others_of_the_group_go_on() {
          >/dev/null 2>&1 & disown; exit 0",
         to.port()
     );
-    stage.told(programs, &script);
+    stage.run(programs, &script);
     let left = std::fs::read_to_string(stage.group.folder().join("cgroup.procs")).unwrap();
     assert!(!left.is_empty(), "it waited for what the program has left behind");
     for process in left.lines().filter_map(|line| rustix::process::Pid::from_raw(line.parse().ok()?)) {
@@ -366,7 +368,7 @@ fn pauses_of_a_program_are_no_time_in_which_data_is_on_its_way_though_the_peer_i
         "exec 3<>/dev/tcp/127.0.0.1/{}; for n in 1 2 3 4; do head -c 400000 /dev/zero >&3; sleep 1; done; exec 3>&-",
         to.port()
     );
-    let (seen, ..) = stage.told(programs, &script);
+    let (seen, ..) = stage.run(programs, &script);
     let told = flows(&seen);
     // What went in less than 8 KiB at a time has no rate.
     assert!(told.len() == 1 && told[0].delivered.bytes >= 8192, "{told:#?}");
@@ -376,7 +378,7 @@ fn pauses_of_a_program_are_no_time_in_which_data_is_on_its_way_though_the_peer_i
 #[test]
 fn of_peers_that_a_program_never_answers_some_are_told_and_the_others_counted() {
     let Some((stage, programs)) = Stage::new() else { return };
-    let (seen, _, lost) = stage.told(programs, &play("strangers"));
+    let (seen, _, lost) = stage.run(programs, &play("strangers"));
     let unanswered = datagrams(&seen).into_iter().filter(|flow| flow.app == PLAYS_AT.parse().unwrap()).count();
     assert_eq!((unanswered, lost), (64, 500 - 64));
 }
@@ -391,7 +393,7 @@ fn what_the_ring_had_no_room_for_takes_no_place_for_ever() {
     assert!(command.status().unwrap().success());
     // The ring is emptied while the program runs, sooner or later.
     let script = "for ((n = 0; n < 20; n++)); do printf x >/dev/udp/127.0.0.1/9; sleep 0.1; done";
-    let (seen, _, lost) = stage.told(programs, script);
+    let (seen, _, lost) = stage.run(programs, script);
     let told: Vec<_> = datagrams(&seen).iter().map(|flow| flow.peer.to_string()).collect();
     assert!(told.contains(&"127.0.0.1:9".to_owned()) && lost > 10_000, "{lost} lost, {} told", told.len());
 }
@@ -400,7 +402,7 @@ fn what_the_ring_had_no_room_for_takes_no_place_for_ever() {
 fn a_connect_that_failed_is_told_though_its_socket_connects_again() {
     let Some((stage, programs)) = Stage::new() else { return };
     let to = stage.listen("127.0.0.1:0", drop);
-    let (seen, ..) = stage.told(programs, &play(&format!("again {}", to.port())));
+    let (seen, ..) = stage.run(programs, &play(&format!("again {}", to.port())));
     let told: Vec<_> = flows(&seen).iter().map(|flow| (flow.peer.port(), flow.connected.is_some())).collect();
     assert_eq!(told, [(80, false), (to.port(), true)], "{seen:#?}");
 }
@@ -421,7 +423,7 @@ fn another_tools_programs_on_the_same_group_stay_when_ours_go() {
     until(|| list(&stage.group) == before);
     // And what the others measure is measured.
     let to = stage.listen("127.0.0.1:0", answers);
-    let (seen, ..) = stage.told(others, &format!("exec 3<>/dev/tcp/127.0.0.1/{}; exec 3>&-", to.port()));
+    let (seen, ..) = stage.run(others, &format!("exec 3<>/dev/tcp/127.0.0.1/{}; exec 3>&-", to.port()));
     assert_eq!(flows(&seen).len(), 1);
 }
 
@@ -468,7 +470,7 @@ fn whenever_of_a_hundred_times_a_measurer_is_killed_nothing_of_it_is_left_and_ot
         until(|| list(&stage.group) == before);
     }
     let to = stage.listen("127.0.0.1:0", answers);
-    let (seen, ..) = stage.told(others, &format!("exec 3<>/dev/tcp/127.0.0.1/{}; exec 3>&-", to.port()));
+    let (seen, ..) = stage.run(others, &format!("exec 3<>/dev/tcp/127.0.0.1/{}; exec 3>&-", to.port()));
     assert_eq!(flows(&seen).len(), 1, "what others measure is measured");
     until(|| list(&stage.group).iter().all(|(_, programs)| programs.is_empty()));
 }

@@ -69,8 +69,8 @@ pub(super) struct Accelerator {
     /// `None` where the kernel does not tell: then each look is a full one.
     watch: Option<Watch>,
     seen: Option<Surroundings>,
-    /// The network is given, not looked up.
-    is_told: bool,
+    /// The network is given by the caller, not looked up.
+    fixed_network: bool,
     /// Nothing is raced where a login is asked for.
     captive: bool,
     /// Users whose programs were told names.
@@ -103,7 +103,7 @@ impl Accelerator {
             connector: Connector::new(settings),
             watch,
             seen: None,
-            is_told: false,
+            fixed_network: false,
             captive: false,
             users: BTreeSet::new(),
             exit: Rc::default(),
@@ -115,7 +115,7 @@ impl Accelerator {
 
     /// Where another program tells on which network the host is ([`Self::told`]).
     pub fn of_program(settings: Settings) -> Self {
-        Self { is_told: true, ..Self::of(settings, None) }
+        Self { fixed_network: true, ..Self::of(settings, None) }
     }
 
     /// The host is on this network.
@@ -125,8 +125,8 @@ impl Accelerator {
         self.feed(now, poll, Input::Network { id, v4, v6, v4_first: false });
     }
 
-    /// A program of this user was answered.
-    pub fn heard(&mut self, now: Instant, poll: &Poll, user: u32, lookup: &DnsExchange) {
+    /// A program of this user received an answer over DNS.
+    pub fn on_dns_answer(&mut self, now: Instant, poll: &Poll, user: u32, lookup: &DnsExchange) {
         let Some((record, answer)) = &lookup.answer else { return };
         let result = match answer.clone() {
             Answer::Addresses(list, ttl) => LookupResult::Addresses(list, ttl),
@@ -269,7 +269,7 @@ impl Accelerator {
 
     /// Sees whether the host is on another network, where what was said on this one does not hold.
     fn look_around(&mut self, now: Instant, poll: &Poll) {
-        if self.is_told {
+        if self.fixed_network {
             return;
         }
         let changed = self.watch.as_ref().is_none_or(Watch::changed);

@@ -136,8 +136,8 @@ impl Worker {
         self.teller.attribution().map_or_else(Vec::new, |told| told.questions.drain(..).collect())
     }
 
-    /// A question was answered: the user and the name of the app, as far as they are known.
-    pub(crate) fn owner_told(&mut self, now: Instant, number: u64, user: Option<u32>, name: Option<String>) {
+    /// A question was answered with the user and the name of the app, as far as they are known.
+    pub(crate) fn on_owner(&mut self, now: Instant, number: u64, user: Option<u32>, name: Option<String>) {
         let Some(told) = self.teller.attribution() else { return };
         let Some((_, token)) = told.open.remove(&number) else { return };
         let records = told.records.remove(&token).unwrap_or_default();
@@ -177,7 +177,7 @@ impl Worker {
         }
         let late = |told: &mut Attribution| told.oldest().filter(|(at, _)| *at <= now);
         while let Some((_, number)) = self.teller.attribution().and_then(late) {
-            self.owner_told(now, number, None, None);
+            self.on_owner(now, number, None, None);
         }
     }
 

@@ -20,8 +20,8 @@ const APART: Duration = Duration::from_micros(200);
 pub(super) struct Delivery {
     /// Bytes that the socket has taken.
     pub carried: u64,
-    /// Whether the kernel tells stamps of this socket, once it was asked.
-    told: Option<bool>,
+    /// Whether the kernel reports timestamps for this socket, once that was requested.
+    stamps: Option<bool>,
     /// Where what is on the way began.
     began: u64,
     /// Up to which byte the peer has acknowledged, and when it did; or where and when it began.
@@ -36,19 +36,19 @@ fn real_time() -> Duration {
 }
 
 impl Delivery {
-    /// Has the kernel tell stamps, while nothing is on the way; whether it does.
-    pub fn tell(&mut self, socket: &OwnedFd) -> bool {
-        *self.told.get_or_insert_with(|| stamps::tell(socket).is_ok())
+    /// Requests timestamps from the kernel, while nothing is on the way; whether it reports them.
+    pub fn enable_stamps(&mut self, socket: &OwnedFd) -> bool {
+        *self.stamps.get_or_insert_with(|| stamps::tell(socket).is_ok())
     }
 
-    /// Whether stamps may wait.
-    pub fn is_told(&self) -> bool {
-        self.told == Some(true)
+    /// Whether the kernel reports timestamps, so that some may be waiting.
+    pub fn has_stamps(&self) -> bool {
+        self.stamps == Some(true)
     }
 
     /// Whether a send of so many bytes is to be stamped.
     pub fn wants_stamp(&mut self, len: usize) -> bool {
-        if !self.is_told() || self.carried + len as u64 - self.began < WORTH {
+        if !self.has_stamps() || self.carried + len as u64 - self.began < WORTH {
             return false;
         }
         let now = real_time();
@@ -82,7 +82,7 @@ impl Worker {
         // What was acknowledged before is not of this time.
         self.stamped(now, flow);
         if let Some(upstream) = self.upstreams.get_mut(&flow)
-            && upstream.delivery.tell(&upstream.socket)
+            && upstream.delivery.enable_stamps(&upstream.socket)
         {
             let delivery = &mut upstream.delivery;
             (delivery.began, delivery.reached) = (delivery.carried, Some((delivery.carried, real_time())));

@@ -71,7 +71,7 @@ impl Worker {
 
     pub(super) fn record_as(&mut self, now: Instant, whose: Whose, record: Record) {
         if let (Record::Dns(lookup), Some(owner), Some(accelerator)) = (&record, whose.owner, &mut self.accelerator) {
-            accelerator.heard(now, &self.poll, owner.user, lookup);
+            accelerator.on_dns_answer(now, &self.poll, owner.user, lookup);
         }
         self.tell(whose, record);
     }

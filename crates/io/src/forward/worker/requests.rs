@@ -37,14 +37,14 @@ impl Worker {
     /// A connection is open: its requests are timed, if that is wanted and the kernel can.
     pub(super) fn time(&mut self, flow: FlowId) {
         if let Some(upstream) = self.upstreams.get_mut(&flow).filter(|_| self.times_requests) {
-            upstream.request = upstream.delivery.tell(&upstream.socket).then(Request::default);
+            upstream.request = upstream.delivery.enable_stamps(&upstream.socket).then(Request::default);
         }
     }
 
     /// Takes in all stamps that wait; whether the connection has stamps at all, so that they may be what its queue of errors held.
     pub(super) fn stamped(&mut self, now: Instant, flow: FlowId) -> bool {
-        let told = self.upstreams.get(&flow).is_some_and(|upstream| upstream.delivery.is_told());
-        while let Some(upstream) = self.upstreams.get_mut(&flow).filter(|upstream| upstream.delivery.is_told())
+        let told = self.upstreams.get(&flow).is_some_and(|upstream| upstream.delivery.has_stamps());
+        while let Some(upstream) = self.upstreams.get_mut(&flow).filter(|upstream| upstream.delivery.has_stamps())
             && let Ok(stamp) = stamps::next(&upstream.socket)
         {
             let left = upstream.request.and_then(|request| request.left);

@@ -89,7 +89,7 @@ pub(super) struct Seccomp {
     next_held: u32,
     look_at: Option<Instant>,
     fresh: Fresh,
-    heard: u64,
+    connects: u64,
     over: bool,
     /// Numbers of descriptors under which a program has been given a socket that leads to the stub. Any of them may be
     /// turned elsewhere.
@@ -121,7 +121,7 @@ impl Seccomp {
             next_held: 0,
             look_at: None,
             fresh: Fresh::read(),
-            heard: 0,
+            connects: 0,
             over: false,
             redirected: BTreeSet::new(),
             rescues: Rescues::default(),
@@ -129,9 +129,9 @@ impl Seccomp {
         })
     }
 
-    /// Connects that were heard.
-    pub fn heard(&self) -> u64 {
-        self.heard
+    /// The number of connects that were trapped so far.
+    pub fn connects(&self) -> u64 {
+        self.connects
     }
 
     /// Whether the last process under the filter has ended.
@@ -207,7 +207,7 @@ impl Seccomp {
             let _ = self.listener.resume(call.id);
             return;
         }
-        self.heard += 1;
+        self.connects += 1;
         let n = of_run(self.run) | u64::from(self.next_held);
         self.next_held = self.next_held.wrapping_add(1);
         let mut host = None;

@@ -16,7 +16,7 @@ pub(super) struct Askers {
 }
 
 impl Askers {
-    /// `who`, a program, asks from `port` at `post`, or at every post.
+    /// The program `who` asks from `port` at `post`, or at every post.
     pub fn insert(&mut self, post: Option<usize>, port: u16, who: (AppId, u32)) {
         let key = (port, post.unwrap_or(ANY));
         if post.is_none() {

@@ -123,12 +123,12 @@ impl Stub {
                 Err(_) => return,
             };
             if let (Some(peer), Some(query)) = (peer, buf.get(..len)) {
-                self.hear(engine, Asker { post, peer }, query);
+                self.on_query(engine, Asker { post, peer }, query);
             }
         }
     }
 
-    fn hear(&mut self, engine: &mut Engine, asker: Asker, query: &[u8]) {
+    fn on_query(&mut self, engine: &mut Engine, asker: Asker, query: &[u8]) {
         let known = self.askers.get(asker.post, asker.peer.port());
         if known.is_none() && !self.ways.is_private() {
             // Any process on this host can send to a post on loopback.

@@ -48,8 +48,8 @@ fn allowed(bare: Duration) -> Duration {
 
 /// How a run breaks the law beside the run of the program alone. `addresses` are those of the host.
 pub fn judge(bare: &Seen, ours: &Seen, addresses: usize) -> Vec<Breach> {
-    let reaches = bare.said.is_some() && ours.said.is_none();
-    let late = match (bare.said, ours.said) {
+    let reaches = bare.sent.is_some() && ours.sent.is_none();
+    let late = match (bare.sent, ours.sent) {
         (Some(bare), Some(ours)) => ours > allowed(bare),
         // What gives up, gives up in time; but one that has tried a part of the addresses alone may take as long as all of them do.
         (None, None) if tried(bare) == addresses => {
@@ -59,7 +59,7 @@ pub fn judge(bare: &Seen, ours: &Seen, addresses: usize) -> Vec<Breach> {
     };
     // Where there is an answer, a second connection is the program's own: under headstart it comes sooner.
     let again = repeated(ours).filter(|to| !ours.answered.contains(to)).any(|to| to_one(ours, to) > to_one(bare, to));
-    let storm = bare.said.is_none() && ours.said.is_none() && ours.syns.len() > bare.syns.len() + addresses;
+    let storm = bare.sent.is_none() && ours.sent.is_none() && ours.syns.len() > bare.syns.len() + addresses;
     let badly = bare.well == Some(true) && ours.well == Some(false) && !reaches;
     let all = [
         (reaches, Breach::Reaches),
@@ -92,7 +92,7 @@ fn to_one(seen: &Seen, addr: IpAddr) -> usize {
 
 /// Of several runs of one program, the one that was done first: what the machine did meanwhile only ever adds.
 pub fn quickest<'a>(runs: impl IntoIterator<Item = &'a Seen>) -> Option<&'a Seen> {
-    runs.into_iter().min_by_key(|seen| (seen.said.is_none(), seen.said.or(seen.ended).unwrap_or(CUT)))
+    runs.into_iter().min_by_key(|seen| (seen.sent.is_none(), seen.sent.or(seen.ended).unwrap_or(CUT)))
 }
 
 #[cfg(test)]
@@ -103,32 +103,32 @@ mod tests {
         Duration::from_millis(n)
     }
 
-    fn said(after: u64) -> Seen {
-        Seen { said: Some(ms(after)), ended: Some(ms(after)), well: Some(true), ..Seen::default() }
+    fn sent(after: u64) -> Seen {
+        Seen { sent: Some(ms(after)), ended: Some(ms(after)), well: Some(true), ..Seen::default() }
     }
 
     fn gave_up(after: u64, syns: &[(u8, u64)]) -> Seen {
         let syns = syns.iter().map(|(n, at)| (IpAddr::from([198, 19, 0, *n]), ms(*at))).collect();
-        Seen { said: None, ended: Some(ms(after)), well: Some(false), syns, ..Seen::default() }
+        Seen { sent: None, ended: Some(ms(after)), well: Some(false), syns, ..Seen::default() }
     }
 
     #[test]
     fn who_connects_bare_connects_and_no_later_than_is_allowed() {
-        assert_eq!(judge(&said(100), &said(150), 2), []);
-        assert_eq!(judge(&said(100), &said(151), 2), [Breach::InTime]);
-        assert_eq!(judge(&said(1000), &said(1100), 2), [], "a tenth of a second is a tenth");
-        assert_eq!(judge(&said(100), &gave_up(100, &[]), 2), [Breach::Reaches]);
-        assert_eq!(judge(&gave_up(100, &[]), &said(5000), 2), [], "more able is no breach");
+        assert_eq!(judge(&sent(100), &sent(150), 2), []);
+        assert_eq!(judge(&sent(100), &sent(151), 2), [Breach::InTime]);
+        assert_eq!(judge(&sent(1000), &sent(1100), 2), [], "a tenth of a second is a tenth");
+        assert_eq!(judge(&sent(100), &gave_up(100, &[]), 2), [Breach::Reaches]);
+        assert_eq!(judge(&gave_up(100, &[]), &sent(5000), 2), [], "more able is no breach");
         let all = [(1, 0), (2, 30)];
         assert_eq!(judge(&gave_up(100, &all), &Seen::default(), 2), [Breach::InTime], "cut");
         assert_eq!(judge(&gave_up(100, &all[..1]), &gave_up(500, &all), 2), [], "it tries what the program does not");
-        let badly = Seen { well: Some(false), ..said(100) };
-        assert_eq!(judge(&said(100), &badly, 2), [Breach::EndsWell]);
+        let badly = Seen { well: Some(false), ..sent(100) };
+        assert_eq!(judge(&sent(100), &badly, 2), [Breach::EndsWell]);
     }
 
     #[test]
     fn the_quickest_of_several_runs_is_the_first_that_was_heard() {
-        let (silent, slow, quick) = (gave_up(5, &[]), said(90), said(80));
+        let (silent, slow, quick) = (gave_up(5, &[]), sent(90), sent(80));
         assert_eq!(quickest([&silent, &slow, &quick]), Some(&quick));
         assert_eq!(quickest([&silent]), Some(&silent));
     }

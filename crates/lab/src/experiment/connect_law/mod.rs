@@ -225,9 +225,9 @@ fn report(outcome: &mut Outcome, cases: &[Case<'_>], breaches: &[Confirmed]) {
             };
             let ms = |time: Option<headstart_core::time::Duration>| time.map(|time| time.as_secs_f64() * 1e3);
             let syns = |seen: &Seen| Some(seen.syns.len() as f64);
-            let given_up = |seen: &Seen| ms(seen.ended.filter(|_| seen.said.is_none()));
+            let given_up = |seen: &Seen| ms(seen.ended.filter(|_| seen.sent.is_none()));
             let rows = [
-                row("until it sends something", "ms", ms(seen.said), ms(bare.said)),
+                row("until it sends something", "ms", ms(seen.sent), ms(bare.sent)),
                 row("until it gives up", "ms", given_up(seen), given_up(bare)),
                 row("SYNs", "SYNs", syns(seen), syns(bare)),
             ];
@@ -248,7 +248,7 @@ fn report(outcome: &mut Outcome, cases: &[Case<'_>], breaches: &[Confirmed]) {
             let ms = |time: Option<headstart_core::time::Duration>| {
                 time.map_or_else(|| "never".to_owned(), |time| format!("{:.0} ms", time.as_secs_f64() * 1e3))
             };
-            format!("sent something: {}, ended: {}, {} SYNs", ms(seen.said), ms(seen.ended), seen.syns.len())
+            format!("sent something: {}, ended: {}, {} SYNs", ms(seen.sent), ms(seen.ended), seen.syns.len())
         };
         outcome.notes.push(format!(
             "{}, {} by {}: {breach} ({}; bare {}).",
@@ -295,7 +295,7 @@ mod tests {
             program::find_entry("client").unwrap().prepare(Path::new("/x"), folder.path()).unwrap().unwrap(),
         );
         let ms = headstart_core::time::Duration::from_millis;
-        let seen = |said: Option<u64>| Seen { said: said.map(ms), ..Seen::default() };
+        let seen = |said: Option<u64>| Seen { sent: said.map(ms), ..Seen::default() };
         let seen = vec![seen(Some(100)), seen(Some(90)), seen(Some(400)), seen(None)];
         let cases = [Case { place: &law::ALL[0], ready: &ready, seen }];
         assert_eq!(cases[0].breaches(), [(2, vec![Breach::InTime]), (3, vec![Breach::Reaches])]);

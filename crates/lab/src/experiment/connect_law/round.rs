@@ -95,8 +95,8 @@ impl Arm {
 /// What was seen of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Seen {
-    /// Until the program said something to a host.
-    pub said: Option<Duration>,
+    /// Until the program sent something to a host.
+    pub sent: Option<Duration>,
     /// Until it ended by itself.
     pub ended: Option<Duration>,
     /// Whether it ended well; not known of one that was ended.
@@ -110,7 +110,7 @@ pub struct Seen {
 /// What the wire has shown so far.
 #[derive(Default)]
 struct Wire {
-    said: Option<Instant>,
+    sent: Option<Instant>,
     syns: Vec<(IpAddr, Instant)>,
     answered: BTreeSet<IpAddr>,
 }
@@ -130,8 +130,8 @@ impl Wire {
         }
         // A refusal is not acknowledged.
         self.answered.insert(to);
-        if payload && self.said.is_none() {
-            self.said = Some(at);
+        if payload && self.sent.is_none() {
+            self.sent = Some(at);
         }
     }
 }
@@ -176,7 +176,7 @@ pub fn play(place: &law::Network, ready: &Ready, arm: Arm, headstart: &Path, see
     let mut run = Run::start(command.stdout(Stdio::null()), Stdio::null(), CUT, Supervisor::Own)?;
     let heard_long_ago = || {
         let mut said = None;
-        lock(&wire, &mut |wire| said = wire.said);
+        lock(&wire, &mut |wire| said = wire.sent);
         said.is_some_and(|said| clock.now() >= said + GRACE)
     };
     let ended = run.wait_unless(heard_long_ago)?;
@@ -186,7 +186,7 @@ pub fn play(place: &law::Network, ready: &Ready, arm: Arm, headstart: &Path, see
     clock.sleep(LAST);
     let mut seen = Seen { ended, well, ..Seen::default() };
     lock(&wire, &mut |wire| {
-        seen.said = wire.said.map(|at| at.since(began));
+        seen.sent = wire.sent.map(|at| at.since(began));
         seen.answered = wire.answered.clone();
         seen.syns = wire.syns.iter().map(|(to, at)| (*to, at.since(began))).collect();
     });
@@ -216,7 +216,7 @@ mod tests {
             wire.see(ms(at), &frame(flags, payload));
         }
         assert_eq!(wire.syns, [("198.19.0.1".parse().unwrap(), ms(1))]);
-        assert_eq!(wire.said, Some(ms(3)), "padding is not said");
+        assert_eq!(wire.sent, Some(ms(3)), "padding is not said");
         assert_eq!(wire.answered.len(), 1);
         let mut other = frame(SYN, b"");
         other[14 + 20 + 3] = 53;

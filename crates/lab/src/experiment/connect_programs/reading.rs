@@ -162,15 +162,15 @@ mod tests {
         outcome
     }
 
-    fn said(baseline: f64, ours: f64, valid: bool) -> String {
+    fn change_text(baseline: f64, ours: f64, valid: bool) -> String {
         change(&row(baseline, ours), &outcome(valid)).unwrap().to_string()
     }
 
     #[test]
     fn a_time_that_was_cut_is_at_least_that_long_and_so_is_the_gain() {
         assert_eq!([time(64.4), time(15_080.0), time(20_003.0)], ["64 ms", "15.1 s", "> 20 s"]);
-        assert_eq!(said(20_003.0, 313.0, true), "> 64x faster");
-        assert_eq!(said(15_080.0, 114.0, true), "132x faster");
+        assert_eq!(change_text(20_003.0, 313.0, true), "> 64x faster");
+        assert_eq!(change_text(15_080.0, 114.0, true), "132x faster");
     }
 
     #[test]
@@ -178,16 +178,21 @@ mod tests {
         let unclear = Row { interval: Some(Interval { lo: 0.9, hi: 1.1 }), ..row(64.0, 65.0) };
         assert_eq!(change(&unclear, &outcome(true)), Some(Change::NoDifference));
         assert_eq!(change(&unclear, &outcome(false)), Some(Change::NoDifference));
-        assert_eq!([said(60.0, 66.0, true), said(66.0, 36.0, true)], ["1.10x slower", "1.8x faster"]);
-        assert_eq!(said(287.0, 275.0, true), "1.04x faster");
+        assert_eq!([change_text(60.0, 66.0, true), change_text(66.0, 36.0, true)], ["1.10x slower", "1.8x faster"]);
+        assert_eq!(change_text(287.0, 275.0, true), "1.04x faster");
     }
 
     #[test]
     fn while_the_machine_is_busy_what_bare_runs_differ_by_says_nothing() {
-        assert_eq!([said(64.0, 84.0, false), said(64.0, 50.0, false)], ["no clear difference"; 2]);
-        assert_eq!([said(64.0, 40.0, false), said(64.0, 160.0, false)], ["1.6x faster", "2.50x slower"]);
-        assert_eq!([said(15_080.0, 114.0, false), said(64.0, 84.0, true)], ["132x faster", "1.31x slower"]);
-        assert!([said(64.0, 84.0, false), said(20_003.0, 20.0, true)].iter().all(|words| words.len() <= 19));
+        assert_eq!([change_text(64.0, 84.0, false), change_text(64.0, 50.0, false)], ["no clear difference"; 2]);
+        assert_eq!([change_text(64.0, 40.0, false), change_text(64.0, 160.0, false)], ["1.6x faster", "2.50x slower"]);
+        assert_eq!(
+            [change_text(15_080.0, 114.0, false), change_text(64.0, 84.0, true)],
+            ["132x faster", "1.31x slower"]
+        );
+        assert!(
+            [change_text(64.0, 84.0, false), change_text(20_003.0, 20.0, true)].iter().all(|words| words.len() <= 19)
+        );
     }
 
     #[test]

@@ -41,8 +41,8 @@ struct Flow<'a> {
     condition: &'a str,
     link: &'a str,
     kind: PortKind,
-    /// What the link was told, in Mbit/s.
-    told: Option<f64>,
+    /// The configured rate of the link, in Mbit/s.
+    configured: Option<f64>,
     through: Target,
     cost: Option<Target>,
     /// Whether lateness speaks against the run: not where the flow goes as fast as the machine can.
@@ -53,11 +53,22 @@ struct Flow<'a> {
 pub fn run(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
     use PortKind::{SinglePackets, SuperPackets};
     let time = if cx.quick { Duration::from_secs(5) } else { Duration::from_secs(15) };
-    let flow =
-        |condition, link, kind, through| Flow { condition, link, kind, told: None, through, cost: None, timed: false };
+    let flow = |condition, link, kind, through| Flow {
+        condition,
+        link,
+        kind,
+        configured: None,
+        through,
+        cost: None,
+        timed: false,
+    };
     let flows = [
-        Flow { told: Some(1500.0), timed: true, ..flow(FAST, FAST_LINK, SuperPackets, FAST_THROUGH) },
-        Flow { told: Some(2000.0), timed: true, ..flow(TWO_GBIT, TWO_GBIT_LINK, SuperPackets, UNLIMITED_THROUGH) },
+        Flow { configured: Some(1500.0), timed: true, ..flow(FAST, FAST_LINK, SuperPackets, FAST_THROUGH) },
+        Flow {
+            configured: Some(2000.0),
+            timed: true,
+            ..flow(TWO_GBIT, TWO_GBIT_LINK, SuperPackets, UNLIMITED_THROUGH)
+        },
         Flow { cost: Some(COST), ..flow(UNLIMITED, UNLIMITED_LINK, SuperPackets, UNLIMITED_THROUGH) },
         flow(UNLIMITED, UNLIMITED_LINK, SinglePackets, SINGLE_THROUGH),
     ];
@@ -93,7 +104,7 @@ fn carry(cx: &Context, flow: &Flow<'_>, time: Duration, outcome: &mut Outcome) -
     let arm = flow.kind.to_string();
     let rate = at_ip(settled);
     let row = Row::measured(flow.condition, METRIC, "Mbit/s", &arm, rate);
-    outcome.rows.push(match flow.told {
+    outcome.rows.push(match flow.configured {
         Some(told) => {
             Row { baseline_arm: Some("as-told".into()), baseline: Some(told), ratio: Some(rate / told), ..row }
         }

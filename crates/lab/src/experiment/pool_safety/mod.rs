@@ -145,16 +145,16 @@ fn add(outcome: &mut Outcome, condition: &str, sum: &Launched) {
     outcome.rows.push(row("reset or refused after hand-over", sum.failed));
     outcome.rows.push(row("handed over that were opened ahead", sum.handed_over));
     outcome.rows.push(row("connections of the program", sum.connections));
-    for (patience, heard) in &sum.heard {
+    for (patience, activity) in &sum.activity {
         let who = match patience {
             Some(patience) => format!("servers that close after {} s", patience.as_secs()),
             None => "servers that never close".to_owned(),
         };
         outcome.rows.push(row(
             &format!("{who}: silent for {} ms or more before the first word", WAITED.as_millis()),
-            heard.waited,
+            activity.waited,
         ));
-        let longest = heard.longest.as_secs_f64() * 1e3;
+        let longest = activity.longest.as_secs_f64() * 1e3;
         outcome.rows.push(Row::measured(
             condition,
             &format!("{who}: longest silence before the first word"),

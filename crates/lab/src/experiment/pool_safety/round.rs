@@ -3,7 +3,7 @@
 use crate::condition;
 use crate::netns::Network;
 use crate::program::undisturbed;
-use crate::server::idle::{Heard, IdleServer, Restart};
+use crate::server::idle::{Activity, IdleServer, Restart};
 use crate::world::{Event, World};
 use anyhow::{Context as _, bail};
 use headstart_core::path::Family;
@@ -83,8 +83,8 @@ pub struct Launched {
     pub failed: u64,
     /// What the client said of these.
     pub complaints: Vec<String>,
-    /// What servers heard, by their patience.
-    pub heard: BTreeMap<Option<Duration>, Heard>,
+    /// What clients did, by the patience of the server.
+    pub activity: BTreeMap<Option<Duration>, Activity>,
 }
 
 impl Launched {
@@ -95,8 +95,8 @@ impl Launched {
         self.opened += other.opened;
         self.failed += other.failed;
         self.complaints.extend(other.complaints.iter().take(20).cloned());
-        for (patience, heard) in &other.heard {
-            self.heard.entry(*patience).or_default().add(heard);
+        for (patience, activity) in &other.activity {
+            self.activity.entry(*patience).or_default().add(activity);
         }
     }
 }
@@ -186,7 +186,7 @@ pub fn play(
             break;
         }
     }
-    sum.heard = server.heard();
+    sum.activity = server.activity();
     Ok(sum)
 }
 

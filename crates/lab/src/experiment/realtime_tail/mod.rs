@@ -10,7 +10,7 @@ mod rows;
 mod targets;
 
 use super::{Claims, Condition as About, Context, Entry, Outcome, Speeds};
-use crate::sim::messages::{self, Heard, Sending, TOUCH};
+use crate::sim::messages::{self, Sending, StreamResult, TOUCH};
 use crate::sim::tcp::{self, Stack};
 use condition::{Condition, Part};
 
@@ -79,7 +79,7 @@ fn streams(condition: &Condition, quick: bool) -> u64 {
 /// What one arm came to in one condition with one age of TCP, a stream each.
 struct Arm {
     name: &'static str,
-    streams: Vec<Heard>,
+    streams: Vec<StreamResult>,
 }
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {

@@ -89,11 +89,10 @@ impl Client {
 
     /// Makes the calls of `request`.
     pub(in crate::experiment) fn measure(&mut self, request: &Request) -> anyhow::Result<Taken> {
-        let told = self.told(request).with_context(|| format!("{} client, '{request}'", self.arm.name()))?;
-        Ok(told)
+        self.bench(request).with_context(|| format!("{} client, '{request}'", self.arm.name()))
     }
 
-    fn told(&mut self, request: &Request) -> anyhow::Result<Taken> {
+    fn bench(&mut self, request: &Request) -> anyhow::Result<Taken> {
         let requests = self.requests.as_mut().context("it was stopped")?;
         writeln!(requests, "bench {request}")?;
         self.line()

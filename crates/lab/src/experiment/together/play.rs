@@ -4,7 +4,7 @@ use super::arm::{AGAIN, ALL, Arm, BOUNDS, LUCK, NO_LINK, NO_NETWORK};
 use crate::condition::page::{Families, world};
 use crate::experiment::{Price, Series};
 use crate::page::{Dependency, Host, Kind, Object, Page, Protocol, Start};
-use crate::sim::{Heard, Load, Parts, Wanted};
+use crate::sim::{Delays, Load, Parts, Wanted};
 use crate::world::World;
 use headstart_core::time::Duration;
 
@@ -148,17 +148,17 @@ impl Block {
                 let world = world_of(&page, &self.place, &taken.arm, seed);
                 let mut browser = taken.arm.browser(&world, FAST, seed)?;
                 for before in 0..LOADS {
-                    let (load, heard) = if self.place.busy {
+                    let (load, delays) = if self.place.busy {
                         let wanted =
                             Wanted { call: true, messages: Some((taken.arm.technique(), self.place.idle_rtt)) };
                         browser.load_beside(&page, Dependency::Structure, &wanted)?
                     } else {
-                        (browser.load(&page, Dependency::Structure), Heard::default())
+                        (browser.load(&page, Dependency::Structure), Delays::default())
                     };
                     taken.loads += 1;
                     taken.failed += load.objects.iter().filter(|o| o.failed).count() as u64;
                     if let Some(visit) = VISITS.iter().position(|(_, visits)| *visits == before) {
-                        let of = values(&load, &heard);
+                        let of = values(&load, &delays);
                         sums[visit].iter_mut().zip(of).for_each(|(sum, value)| *sum += value);
                         let parts = load.parts(&page, Dependency::Structure).named();
                         taken.parts[visit].iter_mut().zip(parts).for_each(|(sum, (_, part))| *sum += part);
@@ -230,7 +230,7 @@ impl Block {
 }
 
 /// A load's values, metric by metric.
-fn values(load: &Load, heard: &Heard) -> [f64; METRICS.len()] {
+fn values(load: &Load, delays: &Delays) -> [f64; METRICS.len()] {
     let download = load.objects.last().map_or(Duration::ZERO, |object| object.end);
-    [ms(load.time), p95(&heard.call), p95(&heard.messages), ms(download)]
+    [ms(load.time), p95(&delays.call), p95(&delays.messages), ms(download)]
 }

@@ -39,27 +39,27 @@ impl Source {
         }
     }
 
-    /// Out of what each cache has said, the origin's side first.
-    fn of(said: &[Said]) -> Option<Self> {
-        let (edge, behind) = said.split_last()?;
+    /// From the status that each cache reports, the one next to the origin first.
+    fn of(statuses: &[CacheStatus]) -> Option<Self> {
+        let (edge, behind) = statuses.split_last()?;
         Some(match edge {
-            Said::Hit => Self::Edge,
-            Said::Miss if behind.contains(&Said::Hit) => Self::Parent,
-            Said::Miss => Self::Origin,
+            CacheStatus::Hit => Self::Edge,
+            CacheStatus::Miss if behind.contains(&CacheStatus::Hit) => Self::Parent,
+            CacheStatus::Miss => Self::Origin,
         })
     }
 }
 
-/// What one cache says.
+/// The status that a cache reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Said {
+enum CacheStatus {
     Hit,
     Miss,
 }
 
 /// The place that had this answer, if its header says so.
 pub fn source(answer: &Message) -> Option<Source> {
-    let of = |said: Vec<Said>| Source::of(&said);
+    let of = |statuses: Vec<CacheStatus>| Source::of(&statuses);
     let outright = of(answer.list("cache-status").iter().filter_map(|item| by_rfc_9211(item)).collect())
         .or_else(|| of(answer.list("cf-cache-status").iter().filter_map(|word| by_word(word)).collect()))
         .or_else(|| {
@@ -94,37 +94,37 @@ impl Message {
 }
 
 /// `HIT`, `TCP_HIT from a2-22.deploy`, `Hit from cloudfront`; none of words that say neither.
-fn by_word(said: &str) -> Option<Said> {
-    let word = said.split([' ', ';']).next().unwrap_or_default();
+fn by_word(text: &str) -> Option<CacheStatus> {
+    let word = text.split([' ', ';']).next().unwrap_or_default();
     let has = |parts: &[&str]| parts.iter().any(|part| word.contains(part));
     match () {
         // Before "hit": a copy that had to be asked about.
-        () if has(&["refresh", "revalidated", "expired"]) => Some(Said::Miss),
-        () if has(&["hit", "stale", "updating"]) => Some(Said::Hit),
-        () if has(&["miss", "bypass", "dynamic", "pass", "nocache"]) => Some(Said::Miss),
+        () if has(&["refresh", "revalidated", "expired"]) => Some(CacheStatus::Miss),
+        () if has(&["hit", "stale", "updating"]) => Some(CacheStatus::Hit),
+        () if has(&["miss", "bypass", "dynamic", "pass", "nocache"]) => Some(CacheStatus::Miss),
         () => None,
     }
 }
 
 /// `ExampleCache; hit; ttl=376`, `ExampleCache; fwd=uri-miss; stored`.
-fn by_rfc_9211(item: &str) -> Option<Said> {
+fn by_rfc_9211(item: &str) -> Option<CacheStatus> {
     let mut parameters = item.split(';').skip(1).map(str::trim);
     parameters.find_map(|p| match p.split('=').next() {
-        Some("hit") if p != "hit=?0" => Some(Said::Hit),
-        Some("fwd") => Some(Said::Miss),
+        Some("hit") if p != "hit=?0" => Some(CacheStatus::Hit),
+        Some("fwd") => Some(CacheStatus::Miss),
         _ => None,
     })
 }
 
 /// `cdn-cache; desc=HIT`.
-fn by_server_timing(item: &str) -> Option<Said> {
+fn by_server_timing(item: &str) -> Option<CacheStatus> {
     let description = item.strip_prefix("cdn-cache")?.split(';').find_map(|p| p.trim().strip_prefix("desc="))?;
     by_word(description.trim_matches('"'))
 }
 
 /// How often a copy was used: never means that there was none.
-fn by_count(count: &str) -> Option<Said> {
-    count.parse::<u64>().ok().map(|n| if n > 0 { Said::Hit } else { Said::Miss })
+fn by_count(count: &str) -> Option<CacheStatus> {
+    count.parse::<u64>().ok().map(|n| if n > 0 { CacheStatus::Hit } else { CacheStatus::Miss })
 }
 
 /// Two numbers are those of this request and of the one that had brought the copy.

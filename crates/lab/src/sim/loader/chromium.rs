@@ -29,7 +29,7 @@ impl Race for Chromium {
         if let Some(record) = view.unasked() {
             return Next::Query(record);
         }
-        if !view.all_settled() {
+        if !view.all_complete() {
             return Next::Wait(None);
         }
         if !view.answered {

@@ -82,8 +82,8 @@ pub(super) struct Connection {
     pub under_way: usize,
     up: Half<Arrived>,
     down: Half<Got>,
-    /// Bytes that the browser was told of.
-    told: u64,
+    /// Bytes that were reported to the browser.
+    reported: u64,
     finished: bool,
     /// What the server has to send, in the order of its being ready.
     ready: Vec<Response>,
@@ -114,7 +114,7 @@ impl Connection {
             under_way: 0,
             up: Half::new(segment),
             down: Half::new(segment),
-            told: 0,
+            reported: 0,
             finished: false,
             ready: Vec::new(),
             armed: None,
@@ -190,8 +190,8 @@ impl Connection {
         }
     }
 
-    /// The next thing that the server has heard.
-    pub fn heard(&mut self) -> Option<Arrived> {
+    /// The next message that the server has received.
+    pub fn received(&mut self) -> Option<Arrived> {
         let there = self.up.receiver.delivered();
         let arrived = self.up.messages.front().filter(|(end, _)| *end <= there)?.1;
         self.up.messages.pop_front();
@@ -201,20 +201,20 @@ impl Connection {
         Some(arrived)
     }
 
-    /// The next thing that the browser has got.
+    /// The next message that the browser has received.
     pub fn got(&mut self, now: Instant) -> Option<Got> {
         let there = self.down.receiver.delivered();
         let (end, message) = self.down.messages.front().copied()?;
         match message {
             Got::Hello if there >= end => {
                 self.down.messages.pop_front();
-                (self.told, self.secured, self.opened[3]) = (end, true, now);
+                (self.reported, self.secured, self.opened[3]) = (end, true, now);
                 Some(Got::Hello)
             }
-            Got::Bytes(object, _) if there > self.told => {
-                let new = there.min(end) - self.told;
-                self.told += new;
-                if self.told == end {
+            Got::Bytes(object, _) if there > self.reported => {
+                let new = there.min(end) - self.reported;
+                self.reported += new;
+                if self.reported == end {
                     self.down.messages.pop_front();
                 }
                 Some(Got::Bytes(object, new))

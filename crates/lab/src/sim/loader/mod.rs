@@ -21,7 +21,7 @@ mod tests;
 mod visit;
 
 use super::channels::{Channels, Steering};
-use super::company::{Company, Heard, Wanted};
+use super::company::{Company, Delays, Wanted};
 use super::servers::Servers;
 use super::stack::{Event, Stack, Traffic};
 use super::transfer::SEGMENT;
@@ -208,11 +208,11 @@ impl Browser {
     }
 
     /// A call or messages for this long, and nothing else.
-    pub fn converse(&mut self, time: Duration, wanted: &Wanted) -> Result<Heard, UnknownTechnique> {
+    pub fn converse(&mut self, time: Duration, wanted: &Wanted) -> Result<Delays, UnknownTechnique> {
         self.company = Some(Company::new(self.stack.now(), wanted)?);
         self.idle(time);
-        let heard = self.company.take().map(|company| company.heard(self.stack.now()));
-        Ok(heard.unwrap_or_default())
+        let delays = self.company.take().map(|company| company.delays(self.stack.now()));
+        Ok(delays.unwrap_or_default())
     }
 
     fn send_company(&mut self) {
@@ -251,11 +251,11 @@ impl Browser {
         page: &Page,
         by: Dependency,
         wanted: &Wanted,
-    ) -> Result<(Load, Heard), UnknownTechnique> {
+    ) -> Result<(Load, Delays), UnknownTechnique> {
         self.company = Some(Company::new(self.stack.now(), wanted)?);
         let load = self.load(page, by);
-        let heard = self.company.take().map(|company| company.heard(self.stack.now()));
-        Ok((load, heard.unwrap_or_default()))
+        let delays = self.company.take().map(|company| company.delays(self.stack.now()));
+        Ok((load, delays.unwrap_or_default()))
     }
 
     /// One event of the network, or one deadline.

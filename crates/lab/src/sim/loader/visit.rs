@@ -213,7 +213,7 @@ impl<'p> Visit<'p> {
         }
         let mut free = false;
         if segment.up {
-            while let Some(arrived) = self.connections.get_mut(&segment.socket).and_then(Connection::heard) {
+            while let Some(arrived) = self.connections.get_mut(&segment.socket).and_then(Connection::received) {
                 if let Arrived::Request(object) = arrived {
                     let ready = now + self.object(object).think;
                     self.at(ready, Due::Respond { socket: segment.socket, object });

@@ -14,12 +14,12 @@ fn path() -> Path {
 
 struct Observed {
     stage: Stage,
-    told: Arc<Mutex<Vec<StartEvent>>>,
+    events: Arc<Mutex<Vec<StartEvent>>>,
 }
 
 fn stage(rule: &str, path: &Path, seed: u64) -> Observed {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let heard = Arc::clone(&told);
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&events);
     let options = Options {
         rule: start::find(rule).unwrap(),
         listener: Some(Arc::new(move |change: &StartEvent| heard.lock().unwrap().push(*change))),
@@ -28,7 +28,7 @@ fn stage(rule: &str, path: &Path, seed: u64) -> Observed {
     let origin = headstart_io::clock::Clock::new().origin();
     let memory = CarefulResume::with_options(Store::new(Clock::new(origin, Duration::ZERO), [1; 16]), options);
     let stage = Stage::new(path, &memory, Times::new(origin), Instant::from_millis(1000), 0, seed).unwrap();
-    Observed { stage, told }
+    Observed { stage, events }
 }
 
 #[test]
@@ -66,25 +66,25 @@ fn of_ten_connections_at_once_one_jumps() {
     for _ in 0..2 {
         all.stage.fetch(MB, LIMIT).unwrap();
     }
-    all.told.lock().unwrap().clear();
+    all.events.lock().unwrap().clear();
     let fetched = all.stage.fetch_many(MB, LIMIT, 10, false).unwrap();
     assert!(fetched.iter().all(|one| one.took.is_some()));
-    let told = all.told.lock().unwrap();
-    assert_eq!(told.iter().filter(|change| change.event.new == Phase::Unvalidated).count(), 1);
+    let events = all.events.lock().unwrap();
+    assert_eq!(events.iter().filter(|change| change.event.new == Phase::Unvalidated).count(), 1);
 }
 
 #[test]
 fn a_jump_is_paced_by_the_round_trip_that_is_and_leaves_in_bursts_of_ten_packets() {
     let mut all = stage("careful-resume", &path(), 1);
     all.stage.fetch(10 * MB, LIMIT).unwrap();
-    all.told.lock().unwrap().clear();
+    all.events.lock().unwrap().clear();
     all.stage.record();
     all.stage.fetch(10 * MB, LIMIT).unwrap();
     let sent = all.stage.recorded();
-    let told = all.told.lock().unwrap();
-    let jump = told.iter().position(|change| change.event.new == Phase::Unvalidated).expect("it jumped");
-    let (began, window) = (told[jump].event.at, told[jump].event.window);
-    let until = told[jump + 1].event.at.max(began + Duration::from_millis(20));
+    let events = all.events.lock().unwrap();
+    let jump = events.iter().position(|change| change.event.new == Phase::Unvalidated).expect("it jumped");
+    let (began, window) = (events[jump].event.at, events[jump].event.window);
+    let until = events[jump + 1].event.at.max(began + Duration::from_millis(20));
     let mut bursts = std::collections::BTreeMap::<Instant, usize>::new();
     sent.iter()
         .filter(|(at, _)| (began..until).contains(at))

@@ -149,8 +149,8 @@ impl Bbr {
         }
     }
 
-    /// An acknowledgement was worked through: `rtt` is its sample, `flying` is still under way.
-    pub fn heard(&mut self, now: Instant, rtt: Option<Duration>, flying: usize) {
+    /// An acknowledgement was processed: `rtt` is its sample, `flying` is still in flight.
+    pub fn on_ack(&mut self, now: Instant, rtt: Option<Duration>, flying: usize) {
         let stale = now.since(self.least.1) > LEAST_HOLDS;
         if let Some(rtt) = rtt
             && (rtt <= self.least.0 || stale)

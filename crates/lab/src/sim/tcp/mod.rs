@@ -127,11 +127,11 @@ impl Tcp {
     pub fn poll(&mut self, now: Instant) -> Option<Segment> {
         let (ack, sacks) = self.receiver.state();
         if let Some((seq, len, bytes)) = self.sender.poll(now) {
-            self.receiver.told();
+            self.receiver.acknowledged();
             return Some(Segment { seq, len, bytes, ack, sacks });
         }
         self.receiver.ack_now.then(|| {
-            self.receiver.told();
+            self.receiver.acknowledged();
             Segment { seq: self.sender.next(), len: 0, bytes: Vec::new(), ack, sacks }
         })
     }
@@ -140,7 +140,7 @@ impl Tcp {
     pub fn poll_ack(&mut self) -> Option<Segment> {
         let (ack, sacks) = self.receiver.state();
         self.receiver.ack_now.then(|| {
-            self.receiver.told();
+            self.receiver.acknowledged();
             Segment { seq: self.sender.next(), len: 0, bytes: Vec::new(), ack, sacks }
         })
     }

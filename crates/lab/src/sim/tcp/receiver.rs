@@ -26,7 +26,7 @@ pub(super) struct Receiver {
     /// The program answers what it gets, so acknowledgements wait for the answer (Linux: ping-pong mode).
     ping_pong: bool,
     /// Something has come since the program wrote.
-    heard: bool,
+    has_received: bool,
 }
 
 impl Receiver {
@@ -43,12 +43,12 @@ impl Receiver {
             pending: 0,
             segment: MSS,
             ping_pong: false,
-            heard: false,
+            has_received: false,
         }
     }
 
     pub fn data(&mut self, now: Instant, segment: &Segment) {
-        self.heard = true;
+        self.has_received = true;
         let end = segment.seq + segment.len as u64;
         if end <= self.next {
             // Nothing new: an acknowledgement was lost (RFC 9293, section 3.10.7.4).
@@ -94,7 +94,7 @@ impl Receiver {
 
     /// The program has written.
     pub fn answered(&mut self) {
-        self.ping_pong |= std::mem::take(&mut self.heard);
+        self.ping_pong |= std::mem::take(&mut self.has_received);
     }
 
     pub fn timeout(&mut self, now: Instant) {
@@ -105,8 +105,8 @@ impl Receiver {
         }
     }
 
-    /// The peer is being told.
-    pub fn told(&mut self) {
+    /// An acknowledgement is being sent.
+    pub fn acknowledged(&mut self) {
         (self.ack_now, self.ack_at, self.pending) = (false, None, 0);
     }
 

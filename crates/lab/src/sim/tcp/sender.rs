@@ -304,7 +304,7 @@ impl Sender {
             self.count_duplicates(now, segment, advanced);
         }
         if let Some(bbr) = &mut self.bbr {
-            bbr.heard(now, sample, self.flying);
+            bbr.on_ack(now, sample, self.flying);
             self.window = bbr.window().min(self.window + newly as f64);
         } else if full && self.recovery.is_none_or(|_| self.by_timeout) {
             self.grow(now, newly);

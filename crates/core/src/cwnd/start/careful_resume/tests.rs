@@ -72,7 +72,7 @@ impl Story {
             let slow = self.threshold.is_none_or(|threshold| self.view.window < threshold);
             self.follow(advice, if slow { PACKET } else { 0 });
         }
-        let advice = self.rule.heard(&self.view);
+        let advice = self.rule.end_of_acknowledgement(&self.view);
         self.follow(advice, 0);
     }
 

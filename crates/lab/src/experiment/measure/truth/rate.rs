@@ -156,8 +156,8 @@ struct Seen {
     time: [f64; 2],
     /// When what is on its way upwards began, and its end.
     on_the_way: Option<(f64, u64)>,
-    /// The highest numbers: said upwards, and acknowledged.
-    said: u64,
+    /// The highest sequence numbers: sent upwards, and acknowledged.
+    sent: u64,
     acknowledged: u64,
     /// When the peer's last data came.
     last: Option<f64>,
@@ -174,18 +174,18 @@ impl Seen {
 
     fn packet(&mut self, at: f64, up: bool, len: u64, sequence: u64, acknowledgement: u64) {
         if up && len > 0 {
-            self.said = self.said.max(sequence + len);
+            self.sent = self.sent.max(sequence + len);
             let since = self.on_the_way.map_or(at, |(since, _)| since);
-            self.on_the_way = Some((since, self.said));
+            self.on_the_way = Some((since, self.sent));
         } else if !up {
             if let Some((since, _)) = self.on_the_way.filter(|(_, end)| acknowledgement >= *end) {
                 // The questions of 9 bytes are no transfers: less than 8 KiB at a time has no rate.
-                let bytes = self.said - self.acknowledged.max(1);
+                let bytes = self.sent - self.acknowledged.max(1);
                 if bytes >= 8192 {
                     self.bytes[0] += bytes;
                     self.time[0] += at - since;
                 }
-                (self.acknowledged, self.on_the_way) = (self.said, None);
+                (self.acknowledged, self.on_the_way) = (self.sent, None);
             }
             if len > 0 {
                 if let Some(gap) = self.last.map(|last| at - last).filter(|gap| *gap <= SILENCE) {

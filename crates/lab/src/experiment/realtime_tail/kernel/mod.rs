@@ -16,7 +16,7 @@ use super::{BUNDLE, DATAGRAMS, ORACLE};
 use crate::netns::{Error, Nodes};
 use crate::scenario::routes::End;
 use crate::scenario::{Invalid, Scenario};
-use crate::sim::messages::Heard;
+use crate::sim::messages::StreamResult;
 use crate::sim::tcp::Stack;
 use anyhow::Context as _;
 use bundling::Bundling;
@@ -82,11 +82,11 @@ pub fn wants(condition: &Condition, stack: Stack, quick: bool, asked: bool) -> b
     !quick || modern || condition.name == QUICK[0]
 }
 
-/// What came of a condition.
+/// The results of a condition.
 #[derive(Debug)]
 pub struct Played {
     /// The streams of each of [`ARMS`].
-    pub arms: Vec<Vec<Heard>>,
+    pub arms: Vec<Vec<StreamResult>>,
     /// Why the times may not be believed.
     pub doubts: Vec<String>,
     /// Congestion control that the sockets used.
@@ -108,7 +108,7 @@ pub fn play(condition: &Condition, stack: Stack, size: Size, seed: u64) -> anyho
         let scenario = scenario(condition, size.cells, seed)?;
         let nodes = Nodes::build(&scenario).context("building the network")?;
         for node in 0..scenario.nodes.len() {
-            nodes.on(node, || settle(stack))??;
+            nodes.on(node, || configure_tcp(stack))??;
         }
         let bulk = condition.legs.iter().any(|leg| leg.bulk);
         let records = Arc::new(Records::new(size.cells, nodes.clock()));
@@ -128,7 +128,7 @@ pub fn play(condition: &Condition, stack: Stack, size: Size, seed: u64) -> anyho
         played.congestion_control = nodes.on(0, congestion_control)?;
         drop(plan);
         let records = Arc::into_inner(records).context("a way of sending is still at work")?;
-        for (arm, streams) in records.heard(size.streams).into_iter().enumerate() {
+        for (arm, streams) in records.results(size.streams).into_iter().enumerate() {
             played.arms[arm].extend(streams);
         }
     }
@@ -206,8 +206,8 @@ fn scenario(condition: &Condition, cells: usize, seed: u64) -> anyhow::Result<Sc
     read.map_err(|invalid: Invalid| anyhow::anyhow!("{invalid}"))
 }
 
-/// Makes the namespace's TCP one of that age.
-fn settle(stack: Stack) -> anyhow::Result<()> {
+/// Configures the TCP of the namespace as a kernel of that age has it.
+fn configure_tcp(stack: Stack) -> anyhow::Result<()> {
     let set = |name: &str, value: &str| {
         let path = format!("/proc/sys/net/ipv4/{name}");
         std::fs::write(&path, value).with_context(|| format!("writing {value} to {path}"))

@@ -2,7 +2,7 @@
 
 use super::socket::Traffic;
 use super::{ARMS, DATAGRAMS, ORACLE};
-use crate::sim::messages::{AGE_STEP, Heard, PATIENCE, TOUCH};
+use crate::sim::messages::{AGE_STEP, PATIENCE, StreamResult, TOUCH};
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -83,8 +83,8 @@ impl Records {
         })
     }
 
-    /// What came of the streams of each way of sending.
-    pub fn heard(self, streams: u32) -> Vec<Vec<Heard>> {
+    /// The results of the streams, by way of sending.
+    pub fn results(self, streams: u32) -> Vec<Vec<StreamResult>> {
         let (cells, clock) = (self.cells, self.clock);
         let all = |arm| (0..cells).flat_map(move |cell| (0..streams).map(move |stream| (cell, arm, stream)));
         let now = clock.now();
@@ -97,7 +97,7 @@ impl Records {
 }
 
 impl Record {
-    fn stream(&self, arm: &str, stream: u32, now: Instant) -> Option<Heard> {
+    fn stream(&self, arm: &str, stream: u32, now: Instant) -> Option<StreamResult> {
         let (from, to) = ((stream * STREAM) as usize, ((stream + 1) * STREAM) as usize);
         let (made, arrived) = (self.made.get(from..to)?, self.arrived.get(from..to)?);
         let [before, after] = *self.traffic.get(stream as usize)?;
@@ -107,7 +107,7 @@ impl Record {
             // What was left out for a newer value was not sent; the age says what that costs.
             (arrived.is_some() || !arm.contains("reduction")).then_some(took.as_secs_f64() * 1e3)
         };
-        Some(Heard {
+        Some(StreamResult {
             delays: counted().filter_map(delay).collect(),
             ages: ages(made, arrived, now),
             packets: after.packets - before.packets,
