@@ -59,7 +59,7 @@ pub fn tell<T: Report>(client: impl AsFd, board: impl FnOnce() -> T) {
     let _ = send(&client, &text, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
-/// Whether the other end may be told, and trusted: this user, or root.
+/// Whether the other end may read the board, and is trusted: this user, or root.
 fn is_trusted(socket: impl AsFd) -> bool {
     socket_peercred(socket).is_ok_and(|peer| peer.uid.is_root() || peer.uid == rustix::process::geteuid())
 }

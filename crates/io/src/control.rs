@@ -136,11 +136,11 @@ pub struct Summary {
     pub tally: Tally,
     /// Processes that have asked anything.
     pub processes: usize,
-    /// Connects that were heard as system calls.
+    /// Connects that were trapped as system calls.
     pub connects_heard: u64,
     /// DNS messages that were ignored meanwhile: malformed, forged or late.
     pub ignored_messages: u64,
-    /// What went wrong with the store, if no other run has been told: lines for people.
+    /// What went wrong with the store, unless another run got it: lines for people.
     pub notes: Vec<String>,
 }
 

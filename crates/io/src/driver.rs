@@ -125,7 +125,7 @@ mod tests {
     const AFTER: Duration = Duration::from_millis(2);
     const SOURCE: u64 = 7;
 
-    /// Says each byte that it hears, [`AFTER`] later.
+    /// Sends back each byte that it receives, [`AFTER`] later.
     #[derive(Default)]
     struct Echo {
         due: VecDeque<(Instant, u8)>,

@@ -10,7 +10,7 @@
 //! | [`supervisor`], [`watchdog`] | drives one `Connector` for the programs of all runs, a module a front end (`preload`, `seccomp`, `stub`); answers calls when it has died |
 //! | [`board`] | what a running process tells a client that asks |
 //! | [`device`] | the state of the machine that a measurement is of |
-//! | [`surroundings`], `supervisor::place` | on which network the host is, told by the kernel; the identity is `core::path::identity`'s |
+//! | [`surroundings`], `supervisor::place` | on which network the host is, as the kernel reports it; the identity is `core::path::identity`'s |
 //! | [`store`], `supervisor::keeper` | what was learned, sealed on disk (docs/decisions/0008), paths of servers and clients too, or shared over Redis (0015); no disk is waited for |
 //! | [`host`], [`daemon`] | changes of the host, journalled first and undoable; the daemon of `headstart up` (0010), which bundles small segments (0014, [`packet_queue`]) |
 //! | [`forward`], [`cgroup`] | TUN, sockets and owners of column `forward`; programs in the kernel that measure without carrying (eBPF), and the group of a program |

@@ -30,7 +30,7 @@ pub struct Link {
     socket: OwnedFd,
     /// The private supervisor at the other end, which ends with the connection.
     child: Option<Pid>,
-    /// The answer to the registration has been heard.
+    /// The reply to the registration was received.
     registered: bool,
 }
 
@@ -242,7 +242,7 @@ impl Link {
 }
 
 impl AsFd for Link {
-    /// The connection, to be told of its end (see [`crate::poll::Interest::HangUp`]).
+    /// The connection, to watch for its end (see [`crate::poll::Interest::HangUp`]).
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -20,7 +20,7 @@ pub enum Interest {
     Write,
     /// Only the other side's going away.
     HangUp,
-    /// Everything, told once each time that something changes (edge-triggered): see [`Poll::changes`].
+    /// Everything, reported once each time that something changes (edge-triggered): see [`Poll::changes`].
     Changes,
 }
 

@@ -3,7 +3,7 @@
 //! without need costs an acceleration, never a connection.
 //!
 //! And a word a descriptor: which socket it was that has had no option set since socket(2) made it. Looking at 45 options
-//! takes 16 us; most programs set none before they connect. A number that means another socket by now is not believed.
+//! takes 16 us; most programs set none before they connect. A number that means another socket by now is ignored.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};

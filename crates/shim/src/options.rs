@@ -204,7 +204,7 @@ fn baseline(domain: Family) -> Option<&'static Baseline> {
 /// An option and its value.
 pub(crate) type Setting = ((c_int, c_int), Value);
 
-/// What the program has set on `fd`, of what works after the handshake too; `None` if something cannot be told.
+/// What the program has set on `fd`, of what works after the handshake too; `None` if something cannot be read.
 pub(crate) fn set_by_the_program(fd: c_int, socket: &Socket) -> Option<Vec<Setting>> {
     let mut settings = Vec::new();
     if socket.untouched {

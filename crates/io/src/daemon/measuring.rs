@@ -209,7 +209,7 @@ impl Measuring {
         Ok(())
     }
 
-    /// The thread has ended without being told to: why.
+    /// Why the thread has ended without a request.
     pub fn ended(&mut self) -> String {
         let why = self.thread.take().map(JoinHandle::join);
         let why = match why {

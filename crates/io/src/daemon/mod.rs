@@ -256,7 +256,7 @@ impl Daemon {
     }
 
     /// Serves until a signal or an authorised client stops it, or until it cannot go on; then undoes everything. `say`
-    /// hears of problems. The caller has blocked the signals (see [`signal::ending`]) before it began.
+    /// is called with problems. The caller has blocked the signals (see [`signal::ending`]) before it began.
     pub fn serve(mut self, say: impl FnMut(&str)) -> Result<Report, DaemonError> {
         let ended = self.attend_all(say);
         let report = self.end();

@@ -154,7 +154,7 @@ impl DeviceState {
         }
     }
 
-    /// Why real-time results of this machine should not be believed; empty if nothing speaks against them.
+    /// Why real-time results of this machine should not be trusted; empty if nothing speaks against them.
     ///
     /// For runs in namespaces only: virtual time does not depend on the machine. The emulator's certificate of its own
     /// lateness is a separate reason and comes from the emulator. The rules, all of them about other work that may have taken

@@ -151,7 +151,7 @@ impl Link {
         }
     }
 
-    /// There is something to be heard.
+    /// Signals that there are messages.
     fn ring(&self) {
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
     }

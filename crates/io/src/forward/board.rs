@@ -17,7 +17,7 @@ pub const VERSION: u32 = 1;
 /// The most connections and programs that are reported; those with the most data come first.
 const MOST_LINES: usize = 200;
 const MOST_APPS: usize = 100;
-/// Connections that have ended and are told: the latest.
+/// Connections that have ended and are reported: the latest.
 const MOST_ENDED: usize = 100;
 /// Programs of which something is kept. Those behind share one line.
 const MOST_NAMES: usize = 1000;

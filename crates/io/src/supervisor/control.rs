@@ -132,7 +132,7 @@ impl Supervisor {
         }
     }
 
-    /// Run `number`, whose control connection is `n`, is given more. Not answered. But calls that are not heard would wait for ever:
+    /// Run `number`, whose control connection is `n`, is given more. Not answered. But calls that nothing answers would wait for ever:
     /// `headstart run` notices that we have hung up, and answers them itself.
     fn add(&mut self, n: u64, number: u32, what: &[Descriptor], descriptors: Vec<OwnedFd>) {
         let Some(run) = self.runs.get_mut(&number) else { return };
@@ -228,12 +228,12 @@ impl Supervisor {
     }
 }
 
-/// Writes `told` into the file that came along.
-fn write(files: Vec<(Descriptor, OwnedFd)>, told: &impl Serialize) -> Result<(), String> {
+/// Writes `report` into the file that came along.
+fn write(files: Vec<(Descriptor, OwnedFd)>, report: &impl Serialize) -> Result<(), String> {
     let Some((Descriptor::Report, file)) = files.into_iter().next() else {
         return Err("no file to write to was sent".to_owned());
     };
-    let bytes = serde_json::to_vec(told).map_err(|e| e.to_string())?;
+    let bytes = serde_json::to_vec(report).map_err(|e| e.to_string())?;
     File::from(file).write_all(&bytes).map_err(|e| format!("writing failed: {e}"))
 }
 

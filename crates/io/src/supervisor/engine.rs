@@ -39,7 +39,7 @@ pub(super) enum Notice {
     Fail(i32),
     /// The program's own call is to be made.
     Pass(Pass),
-    /// The same, without waiting for it; how it ends is to be told of this attempt.
+    /// The same, without waiting for it; its end is to be reported as that of this attempt.
     Begin(AttemptId),
     /// The program's attempt has stalled on its way `to`; another is to take its place when the program looks.
     Rescue { to: IpAddr, stalled: AttemptId, by: AttemptId },
@@ -66,7 +66,7 @@ pub(super) struct Engine {
     pub connector: Connector,
     pub names: Names,
     pub transport: Transport,
-    /// What the front ends have not been told yet.
+    /// Notices that the front ends did not get yet.
     notices: VecDeque<(RequestId, Notice)>,
     attempts: BTreeMap<u64, Attempt>,
     pub place: Place,
@@ -107,7 +107,7 @@ impl Engine {
         }
     }
 
-    /// Gives the connector an input and does what it wants done; what it tells programs waits for [`Self::told`].
+    /// Gives the connector an input and does what it wants done; notices to programs wait for [`Self::next_notice`].
     pub fn feed(&mut self, input: Input) {
         Hands::feed(self, self.clock.now(), input);
     }
@@ -118,7 +118,7 @@ impl Engine {
         self.drain(self.clock.now());
     }
 
-    /// The next thing that a front end is to be told.
+    /// The next notice to a front end.
     pub fn next_notice(&mut self) -> Option<(RequestId, Notice)> {
         self.notices.pop_front()
     }
@@ -212,7 +212,7 @@ impl Engine {
         self.place.configured()
     }
 
-    /// Whether a program may have been told `addr`. If not, the connector knows nothing of it, and need not be asked.
+    /// Whether `addr` may have been returned to a program. If not, the connector knows nothing of it, and need not be asked.
     pub fn may_know(&self, addr: IpAddr) -> bool {
         let bit = filter_bit(addr);
         self.returned_addresses[bit / 8] & (1 << (bit % 8)) != 0

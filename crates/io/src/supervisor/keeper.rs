@@ -20,7 +20,7 @@ const WRITE_AFTER: Duration = Duration::from_secs(30);
 /// How long the first questions of the first program may be held up for what is known: a fifth of what one query to a
 /// distant server takes, and many times what reading takes.
 const FIRST_WAIT: Duration = Duration::from_millis(20);
-/// Lines that are kept to be told.
+/// Lines that are kept until a run gets them.
 const MAX_NOTES: usize = 8;
 
 struct Done {

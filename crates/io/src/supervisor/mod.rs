@@ -1,4 +1,4 @@
-//! The supervisor: the connector's hands. It hears programs through its front ends, sends what the connector wants sent,
+//! The supervisor: the connector's hands. It receives requests of programs through its front ends, sends what the connector wants sent,
 //! opens what it wants opened, and gives away what is ready. One thread, one epoll set; no decision is made here.
 //!
 //! One for a user (and set of namespaces, see [`crate::home`]) serves all runs and stays for a while after the last, so
@@ -39,7 +39,7 @@ use token::{
     STRAY, run_of, split,
 };
 
-/// A way in which programs are heard and answered. The ids of its requests carry its kind and its run (see `token`).
+/// A way in which requests of programs arrive and are answered. The ids of its requests carry its kind and its run (see `token`).
 trait Front {
     /// Something happened on a descriptor that it listens to. Programs that turn to DNS servers are the stub's.
     fn event(&mut self, engine: &mut Engine, stub: &mut Stub, token: u64);

@@ -1,4 +1,4 @@
-//! The network monitor: on which network the host is, told to the connector when it changes. Woken by the kernel alone,
+//! The network monitor: on which network the host is, reported to the connector when it changes. Woken by the kernel alone,
 //! never by a timer; and it looks before every question of a program, so that no answer is of another network.
 
 use super::engine::Engine;
@@ -14,8 +14,8 @@ use headstart_core::time::Duration;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, getsockname, socket_with};
 use std::net::{IpAddr, SocketAddr};
 
-/// How often a router that has not been heard is looked for again: the first query to a server behind it is enough for
-/// the kernel to hear it, and some are never heard.
+/// How often a router without a known hardware address is looked for again: the first query to a server behind it is enough for
+/// the kernel to learn it, and some never answer.
 const LOOKS: u32 = 16;
 /// A difference between two readings of the clocks that no sleep has caused: they are read one after the other, and the
 /// thread may be stopped in between.
@@ -29,7 +29,7 @@ pub(super) struct Place {
     seen: Option<Surroundings>,
     /// The servers that the connector knows of.
     servers: Vec<SocketAddr>,
-    /// Looks left for a router that has not been heard.
+    /// Looks left for a router without a known hardware address.
     looks: u32,
     /// Time that the host has slept, up to the last look.
     slept: Duration,

@@ -28,7 +28,7 @@ pub(super) struct Run {
     pub seccomp: Option<Seccomp>,
     /// Readable when the program has ended; until it has been named, the run is its control connection's.
     program: Option<OwnedFd>,
-    /// The program has begun, and what it is: to be told to the connector.
+    /// The program has begun, and what it is: to be reported to the connector.
     pub launched: Option<AppId>,
     /// The process of the program, while it is to be seen whether it starts others: when, and how long after the look before.
     looks: Option<(i32, Instant, Duration)>,

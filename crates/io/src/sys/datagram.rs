@@ -43,7 +43,7 @@ pub struct Lost {
     pub to: SocketAddr,
     /// The host that reports the error, if it is not this one.
     pub reporter: Option<IpAddr>,
-    /// What is wrong, if it is something that programs are told.
+    /// What is wrong, if it is something that is reported to programs.
     pub trouble: Option<Trouble>,
 }
 

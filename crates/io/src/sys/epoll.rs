@@ -15,7 +15,7 @@ pub struct Membership {
     pub set: OwnedFd,
     /// What it listens for, flags included (EPOLLET and so on).
     pub events: u32,
-    /// What its owner hears.
+    /// What its owner gets with an event.
     pub data: u64,
 }
 

@@ -30,7 +30,7 @@ pub fn apart<const N: usize>(with: [OwnedFd; N], work: impl FnOnce([OwnedFd; N])
     }
 }
 
-/// Goes on twice: in this process, which is told the other's id, and in a new one, its child, which has all that this one has. The same
+/// Goes on twice: in this process, which gets the other's id, and in a new one, its child, which has all that this one has. The same
 /// conditions as for [`apart`].
 pub fn split() -> io::Result<Option<Pid>> {
     must_have_one_thread()?;

@@ -59,7 +59,7 @@ impl From<rustix::io::Errno> for RoomError {
 /// What the child is asked for: domain, type and protocol of a socket.
 type Wish = [i32; 3];
 
-/// A room whose child makes it ready. To be told when it is, see [`Beginning::as_fd`].
+/// A room whose child makes it ready. [`Beginning::as_fd`] becomes readable when it is.
 #[derive(Debug)]
 pub struct Beginning(Room);
 

@@ -1,16 +1,16 @@
 //! Seccomp user notification (seccomp_unotify(2)): connects of a program and of all that it starts wait for an answer
-//! from us. One filter, no policy: what is heard, and how it is answered.
+//! from us. One filter, no policy: what is trapped, and how it is answered.
 //!
-//! The filter hears connect(2) of this machine's own system calls, and of those only the address lengths that internet
-//! addresses have, so that nearly all Unix sockets pass unheard. Of sendto(2) it hears what looks as DNS questions of musl
+//! The filter traps connect(2) of this machine's own system calls, and of those only the address lengths that internet
+//! addresses have, so that nearly all Unix sockets pass. Of sendto(2) it traps what looks as DNS questions of musl
 //! do, whose resolver never connects: MSG_NOSIGNAL and no other flag, an internet address, the length of a question. Of
-//! getsockopt(2) it hears SO_ERROR, and getpeername(2), by which programs that did not wait see what has become of their connect.
+//! getsockopt(2) it traps SO_ERROR, and getpeername(2), by which programs that did not wait see what has become of their connect.
 //! Other calls, and programs of another word size, pass.
 //! Out of its reach are connects of io_uring, which make no system call of their own, and set-user-ID programs, which lose
 //! their rights under a filter that an ordinary user has set (no_new_privs).
 //!
 //! `SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV` (Linux 5.19) is demanded. Without it a signal takes a call away from us at any
-//! time: a program whose handlers do not restart calls (Python's, alarm() of many) would be told EINTR by a non-blocking
+//! time: a program whose handlers do not restart calls (Python's, alarm() of many) would get EINTR from a non-blocking
 //! connect, which connect(2) never says, and would then trust in a connection that was never begun; and a socket could
 //! be exchanged under a call that is then made a second time. With it a call that we have received waits for our answer,
 //! and only death takes it away; a listener that lets a call wait must look for the signals that wait behind it
@@ -39,11 +39,11 @@ const ARCH: u32 = 0xc000_003e;
 /// AUDIT_ARCH of linux/audit.h: the ELF machine, 64 bits, little endian.
 #[cfg(target_arch = "aarch64")]
 const ARCH: u32 = 0xc000_00b7;
-/// None: programs of other machines are not heard.
+/// None: programs of other machines are not covered.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const ARCH: u32 = 0;
 
-/// Why connects cannot be heard.
+/// Why connects cannot be trapped.
 #[derive(Debug, thiserror::Error)]
 pub enum TrapError {
     /// A program above this one, such as a sandbox or another `headstart run`, listens already; the kernel allows one.
@@ -80,7 +80,7 @@ impl Trap {
     }
 
     /// Sets the filter on this process, which is about to execute the program. If there is no filter to be had, it runs without,
-    /// and the maker of the trap is told. Only system calls, on what was made before.
+    /// and the maker of the trap gets the error. Only system calls, on what was made before.
     pub(super) fn spring(&self) -> io::Result<()> {
         install(&self.program, self.theirs.as_raw_fd())
     }
@@ -95,7 +95,7 @@ impl Trap {
         Ok(trap)
     }
 
-    /// Where the watchdog is told of the listener, as this process is.
+    /// Where the watchdog gets the listener, as this process does.
     #[cfg(feature = "host")]
     pub(crate) fn notify_fd(&self) -> io::Result<OwnedFd> {
         self.ours.try_clone()
@@ -288,7 +288,7 @@ pub fn is_listened_to() -> io::Result<bool> {
     }
 }
 
-/// Calls that are heard.
+/// Calls that are trapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// connect(2).

@@ -53,7 +53,7 @@ pub fn get(socket: impl AsFd, option: SocketOption) -> Option<Value> {
     (rc == 0).then_some(value)
 }
 
-/// Has a socket send and hear by the interface `name` alone (SO_BINDTODEVICE, socket(7)).
+/// Has a socket send and receive by the interface `name` alone (SO_BINDTODEVICE, socket(7)).
 pub fn bind_to_device(socket: impl AsFd, name: &str) -> std::io::Result<()> {
     let mut value = Value { bytes: [0; MAX], len: name.len() as libc::socklen_t };
     let Some(room) = value.bytes.get_mut(..name.len()) else { return Err(std::io::ErrorKind::InvalidInput.into()) };

@@ -29,7 +29,7 @@ pub struct TunError {
 }
 
 impl TunError {
-    /// What kind of error the kernel has told.
+    /// The kind of the error from the kernel.
     pub fn kind(&self) -> io::ErrorKind {
         self.source.kind()
     }

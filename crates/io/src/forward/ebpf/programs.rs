@@ -128,7 +128,7 @@ impl Programs {
     }
 
     /// Takes in what was open before: sockets of the processes that this one sees. In other network namespaces than this one, and before
-    /// Linux 6.13, the end of such a connection is told when its program closes it, and its round trips are not.
+    /// Linux 6.13, the end of such a connection is reported when its program closes it, and its round trips are not.
     pub fn see_what_runs(&mut self) -> Result<(), KernelError> {
         for name in [OWNERS, HEAR] {
             let program = self.ebpf.program_mut(name).ok_or_else(|| missing(name))?;

@@ -27,7 +27,7 @@ const BOARD: u64 = 2;
 const LAST_WORDS: Duration = Duration::from_millis(200);
 /// Records that are read at once, more than the ring holds: what fills it meanwhile waits for the next look.
 const MOST_AT_ONCE: usize = 1 << 16;
-/// Pairs of ends beyond which those that were silent for longest are told and forgotten: half of what the kernel's table takes.
+/// Pairs of ends beyond which those that were silent for longest are reported and forgotten: half of what the kernel's table takes.
 const MOST_PAIRS: usize = 8192;
 
 /// See the module.

@@ -3,7 +3,7 @@
 //!
 //! No packet to such an address leaves a namespace, so none comes to the forwarder. As pasta does (passt(1), `--tcp-ns`), addresses
 //! and ports on which a program listens outside are listened on inside, and sockets of the host's carry what comes there to them. A
-//! program inside that wants such a port itself is told that it is in use, as it would be outside. Not carried: UDP services on
+//! program inside that wants such a port itself gets the error that it is in use, as it would be outside. Not carried: UDP services on
 //! other than loopback addresses, but for DNS; and Unix sockets with abstract names.
 
 mod datagrams;

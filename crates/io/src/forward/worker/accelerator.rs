@@ -73,7 +73,7 @@ pub(super) struct Accelerator {
     fixed_network: bool,
     /// Nothing is raced where a login is asked for.
     captive: bool,
-    /// Users whose programs were told names.
+    /// Users whose programs got answers for names.
     users: BTreeSet<u32>,
     /// How packets leave the host.
     pub exit: Rc<Exit>,
@@ -113,7 +113,7 @@ impl Accelerator {
         }
     }
 
-    /// Where another program tells on which network the host is ([`Self::told`]).
+    /// Where another program says on which network the host is ([`Self::network_changed`]).
     pub fn of_program(settings: Settings) -> Self {
         Self { fixed_network: true, ..Self::of(settings, None) }
     }
@@ -141,7 +141,7 @@ impl Accelerator {
         self.feed(now, poll, Input::Overheard { app, name, record: *record, result });
     }
 
-    /// Whether there is anything to race: this user's programs were told another address of the host at `peer`.
+    /// Whether there is anything to race: this user's programs got another address of the host at `peer`.
     pub fn knows_another(&mut self, now: Instant, poll: &Poll, user: u32, peer: IpAddr) -> bool {
         self.look_around(now, poll);
         !self.captive && self.connector.knows_another(&app_of(user), peer)

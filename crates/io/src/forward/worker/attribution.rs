@@ -102,7 +102,7 @@ impl Attribution {
         self.records.entry(token).or_default().push(record);
     }
 
-    /// Whether an answer that led to this address was told to an app that is not known yet.
+    /// Whether an answer with this address went to an app that is not known yet.
     pub fn may_be_known(&self, peer: IpAddr) -> bool {
         let leads_there = |record: &Record| match record {
             Record::Dns(DnsExchange { answer: Some((_, Answer::Addresses(list, _))), .. }) => list.contains(&peer),
@@ -181,7 +181,7 @@ impl Worker {
         }
     }
 
-    /// The host is on this network now. Connections that begin at an address which it no longer has are over, and their programs hear it at
+    /// The host is on this network now. Connections that begin at an address which it no longer has are over, and their programs learn that at
     /// once, as they would from a kernel whose interface has gone.
     pub(crate) fn on_network(&mut self, now: Instant, here: &Here) {
         if let Some(accelerator) = &mut self.accelerator {

@@ -54,7 +54,7 @@ pub(crate) use waiting::Running;
 const BATCH: usize = 64;
 /// Data up to this length is copied into a buffer of its own size, so that a large one need not be kept for it.
 const SMALL: usize = 16 * 1024;
-/// How long a peer that has heard the end may take to say its own, when nothing else is waited for.
+/// How long a peer that got our FIN may take to send its own, when nothing else is waited for.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 /// Large buffers of either kind that are kept: 4 MiB in all.
 const MOST_SPARE: usize = 32;
@@ -114,7 +114,7 @@ pub struct Seen {
     pub process: Option<Process>,
 }
 
-/// Is told what was seen.
+/// Receives what was seen.
 pub type Sink = Box<dyn FnMut(Seen)>;
 
 /// A packet between programs and the forwarder, as it passes.
@@ -402,7 +402,7 @@ impl Worker {
         self.accelerator.iter_mut().for_each(|accelerator| accelerator.exit = Rc::clone(&self.exit));
     }
 
-    /// From now on a connection is raced over all addresses that programs of its user were told of its peer's name. To be called
+    /// From now on a connection is raced over all addresses that programs of its user got for its peer's name. To be called
     /// in the namespace of the thread that calls [`Self::run`].
     pub fn accelerate(&mut self, settings: connect::Settings) {
         let mut accelerator = match self.teller {
@@ -435,7 +435,7 @@ impl Worker {
     }
 
     /// Forwards until `stop` can be read; and then for as long as programs that have ended still have data on the way, but no
-    /// longer than until nothing has moved for `patience`. Peers that have heard the end get a moment to say theirs. What is
+    /// longer than until nothing has moved for `patience`. Peers that got our FIN get a moment to send theirs. What is
     /// still open then is recorded as it is.
     pub fn run(&mut self, stop: impl AsFd, patience: Duration) -> Result<(), WorkerError> {
         self.poll.add(&stop, STOP, Interest::Read).map_err(failed("listening for the end"))?;

@@ -16,7 +16,7 @@ use std::os::fd::OwnedFd;
 const FIRST_LOOK: Duration = Duration::from_millis(1);
 const LONGEST_LOOK: Duration = Duration::from_millis(50);
 const LONGEST_ANSWER: Duration = Duration::from_secs(60);
-/// How often a program's kernel is told to give up, and for how long: what it needs is a second without a packet, and two ticks of its clock.
+/// How often a program's kernel is made to give up, and for how long: what it needs is a second without a packet, and two ticks of its clock.
 const AGAIN: Duration = Duration::from_millis(5);
 const LONGEST_END: Duration = Duration::from_millis(2500);
 

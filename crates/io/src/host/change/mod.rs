@@ -1,4 +1,4 @@
-//! Changes of a host: one kind a file, and [`ALL`] of them. Each can be made where nothing of its name is there, told in
+//! Changes of a host: one kind a file, and [`ALL`] of them. Each can be made where nothing of its name is there, described in
 //! words, and undone repeatedly: what is gone already, or is another program's by now, is left alone.
 //!
 //! A new kind is one file, one line here and one arm in each function.

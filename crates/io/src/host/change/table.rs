@@ -108,7 +108,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// Which of our tables are there and bear our mark; else why that cannot be told.
+/// Which of our tables are there and bear our mark; else why that cannot be read.
 pub fn ours(lock: &File) -> Result<Vec<&'static str>, String> {
     let said = |listed: Result<Result<String, String>, ChangeError>| listed.map_err(|e| e.to_string())?;
     let all = said(nft(&["list", "tables", "inet"], "", lock))?;

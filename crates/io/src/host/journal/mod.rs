@@ -48,7 +48,7 @@ impl JournalError {
     }
 }
 
-/// Counts what is done to a journal and its changes, and ends the process before one of these steps if it was told to: a test
+/// Counts what is done to a journal and its changes, and ends the process before one of these steps on request: a test
 /// that kills a daemon everywhere must be able to say where.
 #[derive(Debug, Default)]
 pub struct Steps {

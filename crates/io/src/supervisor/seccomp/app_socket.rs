@@ -45,7 +45,7 @@ pub(super) enum Look {
     Other,
 }
 
-/// The options of fresh sockets, by which those that a program has set are told.
+/// The options of fresh sockets, with which those that a program has set are found.
 #[derive(Debug)]
 pub(super) struct Fresh {
     v4: Options,
@@ -144,7 +144,7 @@ impl AppSocket {
         self.flags.contains(OFlags::NONBLOCK)
     }
 
-    /// What the program has set, of what works after the handshake too; `None` if something cannot be told.
+    /// What the program has set, of what works after the handshake too; `None` if something cannot be read.
     pub fn settings(&self, fresh: &Fresh) -> Option<Vec<Setting>> {
         let mut settings = Vec::new();
         for (option, value) in &fresh.of(self.domain).carried {

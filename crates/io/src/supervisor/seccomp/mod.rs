@@ -75,7 +75,7 @@ impl Held {
     }
 }
 
-/// The programs of one run, heard by their system calls.
+/// The programs of one run, covered through their system calls.
 #[derive(Debug)]
 pub(super) struct Seccomp {
     listener: Listener,
@@ -312,7 +312,7 @@ impl Seccomp {
         Err(None)
     }
 
-    /// Notes that `new` is about to be put in the place of the socket of `call`. A caller of whose exchange nothing is noted is told by the
+    /// Notes that `new` is about to be put in the place of the socket of `call`. A caller whose exchange is not noted is answered by the
     /// kernel, should we be killed now.
     fn note_exchange(&self, call: &Notification, new: &OwnedFd, errno: i32) {
         let inode = rustix::fs::fstat(new).map_or(0, |stat| stat.st_ino);

@@ -2,7 +2,7 @@
 //!
 //! A socket can be exchanged only while a call of its program waits for our answer, and such a program makes none. So its
 //! attempt is ended (connect(2), AF_UNSPEC), which wakes it wherever it waits for the socket; it looks what has become of it
-//! (getsockopt(2), SO_ERROR; or connect(2) once more), which is heard, and by then there is a connection under its number.
+//! (getsockopt(2), SO_ERROR; or connect(2) once more), which is trapped, and by then there is a connection under its number.
 //! A program that does not look sees its attempt fail, and goes on as it does then.
 
 use super::app_socket::{Fresh, Look, look_again};

@@ -1,6 +1,6 @@
 //! The front end of programs that speak DNS themselves: static ones, Go's, c-ares', musl's, and callers of res_query.
 //!
-//! The code that hears their system calls asks [`Stub::redirect`] what to do with a UDP socket that turns to a DNS server of
+//! The code that traps their system calls asks [`Stub::redirect`] what to do with a UDP socket that turns to a DNS server of
 //! this host. The socket then leads here, to a *post* that stands for that server. Questions for addresses are the
 //! connector's, as those of getaddrinfo are; everything else goes to the server that the program meant, and back, as it
 //! is (see `core::wire::relay`). A program gets a server's answer, with one exception: a family that is

@@ -6,7 +6,7 @@
 //!
 //! **In place**, where no room can be had: the program's own socket is connected to a post on loopback. Answers then come
 //! from there, which resolvers that check the sender drop; only those are redirected that are known not to: the C
-//! library's, told by IP_RECVERR, and Go's, told by SO_BROADCAST.
+//! library's, recognised by IP_RECVERR, and Go's, recognised by SO_BROADCAST.
 
 use super::strays::Strays;
 use crate::poll::{Interest, is_readable};
@@ -413,8 +413,8 @@ pub(super) fn let_out(file: &OwnedFd) -> Option<OwnedFd> {
     Some(stand_in)
 }
 
-/// The options of a fresh socket, by which those that a program has set are told. What the kernel does not tell
-/// of its family is not among them.
+/// The options of a fresh socket, with which those that a program has set are found. What the kernel does not report
+/// for its family is not among them.
 #[derive(Debug)]
 struct Blank {
     binding: Vec<(SocketOption, Value)>,

@@ -1,4 +1,4 @@
-//! Datagrams that programs send elsewhere from a socket that leads to the stub, by calls that are not heard: sendto(2) without
+//! Datagrams that programs send elsewhere from a socket that leads to the stub, by calls that are not trapped: sendto(2) without
 //! flags, sendmsg(2). Nothing listens at their destination in the room, so they are captured on its loopback and sent on from the host,
 //! from the address and port that the program sees as its own while nothing else of the host has them.
 //!

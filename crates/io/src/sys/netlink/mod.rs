@@ -2,7 +2,7 @@
 //!
 //! A [`Netlink`] speaks for the namespace that its thread was in when it was opened. What the lab and a room need to
 //! change is here: every request is acknowledged and each error names what was asked for. What the supervisor needs to know is in
-//! `look`, and how it is told that something has changed in [`Watch`].
+//! `look`, and notices of changes in [`Watch`].
 
 mod look;
 mod watch;
@@ -54,7 +54,7 @@ pub enum Via {
     Gateway(IpAddr, u32),
     /// Out of the interface with this index, which has no neighbours.
     Interface(u32),
-    /// Unreachable: a sender is told that there is no route.
+    /// Unreachable: a sender gets the error that there is no route.
     Nowhere,
     /// To this host itself: every address of the prefix is its own ("AnyIP").
     Local,

@@ -1,6 +1,6 @@
-//! Being told of changes: links, addresses and routes of one network namespace (the groups of rtnetlink(7)).
+//! Notices of changes: links, addresses and routes of one network namespace (the groups of rtnetlink(7)).
 //!
-//! Only *that* something has changed is told, not what: the receiver looks for itself. So a message that is lost (ENOBUFS)
+//! A notice says *that* something has changed, not what: the receiver looks for itself. So a message that is lost (ENOBUFS)
 //! loses nothing. Neighbours are not watched: their states change all the time, and nothing may wake an idle host.
 
 use super::NetlinkError;
