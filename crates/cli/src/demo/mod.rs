@@ -272,8 +272,8 @@ mod tests {
             let cells: Vec<_> = row.trim_matches('|').split('|').map(|cell| cell.trim().trim_matches('*')).collect();
             let [what, without, with] = cells[..] else { panic!("{row}") };
             let network = match what.rsplit_once(", ").unwrap().1 {
-                "dead IPv6" => "IPv6 black hole",
-                "no answer" => "IPv6 answers lost",
+                "black hole" => "IPv6 black hole",
+                "answers lost" => "IPv6 answers lost",
                 "later visits" => "healthy network, later visits",
                 "first visit" => "healthy network",
                 other => panic!("{other}"),

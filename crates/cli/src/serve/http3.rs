@@ -1,6 +1,7 @@
 //! HTTP/3 (RFC 9114), over QUIC connections that start by the history of their paths.
 
 use super::Serving;
+use super::access::Visit;
 use super::answer::{self, Body, answer};
 use super::borrowed::Borrowed;
 use super::bounded::Bounded;
@@ -109,7 +110,7 @@ async fn admit(incoming: Incoming, place: Arc<Place>, start: Start, serving: Ser
     let report = StartReport { watch: watch.clone(), rule: paths.memory.options().rule.name, remembered };
     if let Ok(connecting) = incoming.accept_with(Arc::new(config)) {
         tokio::select! {
-            () = carry(connecting, serving.clone(), place.clone(), report) => {}
+            () = carry(connecting, serving.of(remote.ip()), place.clone(), report) => {}
             // What is dropped is closed.
             () = place.must_leave() => {}
         }
@@ -257,6 +258,7 @@ impl Asked {
             stream.stop_sending(Code::H3_MESSAGE_ERROR);
             return stream.stop_stream(Code::H3_MESSAGE_ERROR);
         }
+        let visit = self.serving.access.visit(&head.method, &head.uri, head.version, &head.headers);
         let turn = self.place.answer();
         let found = match &turn {
             None => Ok(answer::busy()),
@@ -271,7 +273,7 @@ impl Asked {
             }
         };
         let Ok(found) = found else { return stream.stop_stream(Code::H3_INTERNAL_ERROR) };
-        let sent = self.send(&mut stream, found, turn.as_ref()).await;
+        let sent = self.send(&mut stream, found, turn.as_ref(), &visit).await;
         // Less than was announced is never passed off as all of it.
         if let Err(code) = sent {
             stream.stop_stream(code);
@@ -279,8 +281,15 @@ impl Asked {
     }
 
     /// Sends the answer; the code that ends the stream if it cannot.
-    async fn send(&self, stream: &mut Stream, found: Response<Body>, turn: Option<&Turn>) -> Result<(), Code> {
+    async fn send(
+        &self,
+        stream: &mut Stream,
+        found: Response<Body>,
+        turn: Option<&Turn>,
+        visit: &Visit,
+    ) -> Result<(), Code> {
         let (mut head, body) = found.into_parts();
+        visit.is_answered(head.status);
         // Over TCP, the library does it.
         let now = httpdate::fmt_http_date(headstart_io::clock::wall());
         if let Ok(now) = HeaderValue::from_str(&now) {
@@ -292,7 +301,7 @@ impl Asked {
         // What comes behind the head of a request to us is not read.
         stream.stop_sending(Code::H3_NO_ERROR);
         self.taken(stream.send_response(Response::from_parts(head, ()))).await?;
-        let mut pieces = Pieces::new();
+        let mut pieces = (Pieces::new(), visit);
         match body {
             Body::Empty => {}
             Body::Text(text) => self.pieces(stream, &mut pieces, text).await?,
@@ -312,11 +321,18 @@ impl Asked {
     }
 
     /// Sends `bytes` in pieces.
-    async fn pieces(&self, stream: &mut Stream, pieces: &mut Pieces, bytes: Bytes) -> Result<(), Code> {
+    async fn pieces(
+        &self,
+        stream: &mut Stream,
+        (pieces, visit): &mut (Pieces, &Visit),
+        bytes: Bytes,
+    ) -> Result<(), Code> {
         pieces.fill(bytes);
         // QUIC takes what there is credit for, and no more: the last byte need not be a piece.
         while let Some(piece) = pieces.next(false) {
+            let length = piece.len();
             self.taken(stream.send_data(piece)).await?;
+            visit.has_sent(length);
             self.place.has_moved();
         }
         Ok(())

@@ -2,6 +2,7 @@
 //!
 //! What is served is decided in [`site`] and [`answer`], whatever the version of HTTP; [`http3`] and [`tcp`] carry it.
 
+mod access;
 mod answer;
 mod borrowed;
 mod bounded;
@@ -19,9 +20,11 @@ mod sockets;
 mod stalls;
 mod tcp;
 mod turns;
+mod written;
 
 use crate::exit::{self, Usage};
 use anyhow::Context as _;
+use access::Access;
 use certificate::Certificate;
 use headstart_core::cwnd::history::Medium;
 use headstart_core::path::NetworkId;
@@ -39,6 +42,7 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use turns::Turns;
+use written::Written;
 
 /// Version of the JSON.
 const VERSION: u32 = 1;
@@ -57,8 +61,9 @@ pub struct Args {
     /// Folder to serve. Hidden files and links out of the folder are never served.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// Address to listen on (TCP and UDP); may be repeated. Port 0 picks a free port.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8443")]
+    /// Address to listen on (TCP and UDP); may be repeated. Port 0 picks a free port. [default: the sockets that a service manager
+    /// has passed (LISTEN_FDS), else 127.0.0.1:8443]
+    #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Vec<SocketAddr>,
     /// TLS certificate chain (PEM) [default: a new self-signed certificate].
     #[arg(long, value_name = "FILE", requires = "key")]
@@ -77,6 +82,12 @@ pub struct Args {
     /// Write qlog events of the start rule into DIR, one file per connection.
     #[arg(long, value_name = "DIR")]
     qlog: Option<PathBuf>,
+    /// Append a line for each request to FILE (`-`: standard output); if the file is moved away, it is created again.
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Format of the log.
+    #[arg(long, value_name = "FORMAT", default_value = "common", requires = "log")]
+    log_format: access::Format,
     /// Time to finish open requests on shutdown.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     grace: u64,
@@ -96,12 +107,19 @@ struct Serving {
     places: Arc<Places>,
     /// Turns of what is done for them.
     turns: Arc<Turns>,
+    /// Where requests are logged.
+    access: Access,
 }
 
 impl Serving {
     fn new(site: Arc<Site>, stop: watch::Receiver<bool>) -> Self {
         let turns = Arc::new(Turns::default());
-        Self { site, stop, places: places(), turns }
+        Self { site, stop, places: places(), turns, access: Access::default() }
+    }
+
+    /// The same for the connections of one client.
+    fn of(&self, client: IpAddr) -> Self {
+        Self { access: self.access.of(client), ..self.clone() }
     }
 
     /// Returns on shutdown.
@@ -116,9 +134,11 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     // Each connection and each file that is sent takes one.
     crate::relay::raise_files();
     let site = Arc::new(Site::open(&args.folder)?);
+    let all = bound(args)?;
+    let addresses: Vec<SocketAddr> = all.iter().map(|sockets| sockets.address).collect();
     let certificate = match (&args.cert, &args.key) {
         (Some(cert), Some(key)) => Certificate::read(cert, key)?,
-        _ => own_certificate(args)?,
+        _ => own_certificate(args, &addresses)?,
     };
     if let Some(path) = &args.write_cert {
         crate::output::check_writable(path)?;
@@ -128,19 +148,19 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let (tcp, quic) = certificate.configurations()?;
     // Before there are other threads, which inherit what this one waits for.
     let ending = headstart_io::sys::signal::ending().context("waiting for signals")?;
-    let log = args.qlog.as_deref().map(qlog::begin).transpose()?;
-    let listener = log.as_ref().map(qlog::Log::listener);
+    let qlog = args.qlog.as_deref().map(qlog::begin).transpose()?;
+    let listener = qlog.as_ref().map(qlog::listener);
+    let log = args.log.as_deref().map(|file| access::begin(file, args.log_format)).transpose()?;
     // A server sees every peer from the same place, whatever the network of the host is.
     let paths = Arc::new(args.paths.open(NetworkId::default(), Medium::Wired, listener)?);
-    let all = args.listen.iter().map(|address| Sockets::bind(*address)).collect::<Result<Vec<_>, _>>()?;
-    let addresses: Vec<SocketAddr> = all.iter().map(|sockets| sockets.address).collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().max_blocking_threads(THREADS).enable_all().build();
     let runtime = runtime.context("starting threads")?;
     runtime.block_on(async {
         let (stop_all, stop) = watch::channel(false);
         let config = quinn::crypto::rustls::QuicServerConfig::try_from(quic)?;
         let config = quinn::ServerConfig::with_crypto(Arc::new(config));
-        let serving = Serving::new(site, stop);
+        let access = log.as_ref().map(Access::to).unwrap_or_default();
+        let serving = Serving { access, ..Serving::new(site, stop) };
         let rounds = serving.turns.clone();
         // Until the runtime ends.
         tokio::spawn(async move { rounds.run().await });
@@ -166,7 +186,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     paths.end();
     // A disk that hangs is not waited for.
     runtime.shutdown_background();
-    let is_whole = log.is_none_or(qlog::Log::end);
+    let is_whole = [qlog.is_none_or(Written::end), log.is_none_or(Written::end)] == [true; 2];
     Ok(if is_whole { exit::OK } else { exit::FAILURE })
 }
 
@@ -177,14 +197,25 @@ fn places() -> Arc<Places> {
     Places::new(MOST_CONNECTIONS.min(limit / 4).max(1), MOST_ANSWERS.min(limit / 8).max(1))
 }
 
-fn own_certificate(args: &Args) -> anyhow::Result<Certificate> {
+/// The sockets to serve.
+fn bound(args: &Args) -> anyhow::Result<Vec<Sockets>> {
+    let mut all = sockets::handed_over()?;
+    let usual: SocketAddr = (Ipv4Addr::LOCALHOST, 8443).into();
+    let more = if all.is_empty() && args.listen.is_empty() { &[usual][..] } else { &args.listen };
+    for address in more {
+        all.push(Sockets::bind(*address)?);
+    }
+    Ok(all)
+}
+
+fn own_certificate(args: &Args, listen: &[SocketAddr]) -> anyhow::Result<Certificate> {
     let mut names = vec!["localhost".to_owned()];
     if let Some(wrong) = args.name.iter().find(|name| !may_be_a_host(name)) {
         return Err(Usage(format!("--name {wrong:?}: must be a host name")).into());
     }
     names.extend(args.name.iter().cloned());
     let unspecified = |ip: &IpAddr| !ip.is_unspecified();
-    let addresses: Vec<IpAddr> = args.listen.iter().map(SocketAddr::ip).filter(unspecified).collect();
+    let addresses: Vec<IpAddr> = listen.iter().map(SocketAddr::ip).filter(unspecified).collect();
     Certificate::own(&names, &addresses).map_err(|why| Usage(format!("{why:#}: --name must be a host name")).into())
 }
 

@@ -1,8 +1,8 @@
 //! What start rules do to connections, as events of qlog in a folder: a file a peer, JSON text sequences (RFC 7464) as
 //! draft-ietf-quic-qlog-main-schema has them. Written by a thread of its own; no connection waits for it.
 
+use super::written::Written;
 use crate::exit::Usage;
-use anyhow::Context as _;
 use headstart_core::time::Instant;
 use headstart_io::clock::wall;
 use headstart_quic::{Listener, StartEvent, qlog_line};
@@ -14,94 +14,33 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::time::{Duration, SystemTime};
+use std::sync::mpsc::Receiver;
+use std::time::SystemTime;
 
-/// Events that wait to be written; more are dropped, and counted.
-const QUEUE: usize = 4096;
 /// Files that are open at once; beyond, all are closed and opened again when there is more to write.
 const OPEN: usize = 256;
 
-/// How long events that wait are written for at the end: a disk that hangs is not waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-/// Events on their way into files.
-#[derive(Debug)]
-pub struct Log {
-    folder: PathBuf,
-    /// `None` is the end.
-    tell: SyncSender<Option<StartEvent>>,
-    /// Says why, if not all could be written.
-    ended: Receiver<Option<String>>,
-    /// Events for which there was no room in the line.
-    dropped: Arc<AtomicU64>,
-}
-
 /// Writes events into `folder`, which is made if need be; folders above it are not, since a wrong path would make them too.
-pub fn begin(folder: &Path) -> anyhow::Result<Log> {
+pub fn begin(folder: &Path) -> anyhow::Result<Written<StartEvent>> {
     if !folder.is_dir() {
         let made = std::fs::DirBuilder::new().mode(0o700).create(folder);
         made.map_err(|why| Usage::unwritable(folder, why))?;
     }
-    let ((tell, told), (over, ended)) = (sync_channel(QUEUE), sync_channel(1));
     let begun = Instant::ZERO + wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let (thread, of) = (std::thread::Builder::new().name("qlog".into()), folder.to_owned());
-    let work = move || {
-        let lost = write(&of, begun, &told);
-        if let Some(why) = &lost {
-            crate::complain!("headstart: the qlog in {} is cut off: {why}", of.display());
-        }
-        // What comes now waits for nothing.
-        drop(told);
-        let _ = over.send(lost);
-    };
-    thread.spawn(work).context("starting the thread of qlog")?;
-    Ok(Log { folder: folder.to_owned(), tell, ended, dropped: Arc::default() })
+    let of = folder.to_owned();
+    Written::begin("qlog", format!("the qlog in {}", folder.display()), move |events| write(&of, begun, events))
 }
 
-impl Log {
-    /// What connections tell.
-    pub fn listener(&self) -> Listener {
-        let (tell, dropped) = (self.tell.clone(), self.dropped.clone());
-        Arc::new(move |event: &StartEvent| {
-            if let Err(TrySendError::Full(_)) = tell.try_send(Some(*event)) {
-                dropped.fetch_add(1, Ordering::Relaxed);
-            }
-        })
-    }
-
-    /// Writes what waits; whether everything is written. Reports what is missing.
-    pub fn end(self) -> bool {
-        // A line that is full is full of what is written first.
-        let tell = self.tell.clone();
-        std::thread::spawn(move || _ = tell.send(None));
-        let lost = match self.ended.recv_timeout(PATIENCE) {
-            Ok(lost) => lost,
-            Err(_) => {
-                crate::complain!(
-                    "headstart: the qlog in {} is cut off: the disk does not respond",
-                    self.folder.display()
-                );
-                Some(String::new())
-            }
-        };
-        let dropped = self.dropped.load(Ordering::Relaxed);
-        if dropped > 0 {
-            let events = crate::output::plural(dropped, "event");
-            crate::complain!(
-                "headstart: the qlog in {} lacks {events}: there were too many at once",
-                self.folder.display()
-            );
-        }
-        lost.is_none() && dropped == 0
-    }
+/// What connections tell.
+pub fn listener(log: &Written<StartEvent>) -> Listener {
+    let inlet = log.inlet();
+    Arc::new(move |event: &StartEvent| inlet.put(*event))
 }
 
 /// Writes until the end, or until something cannot be written: why. Behind a gap nothing more is written.
-fn write(folder: &Path, begun: Instant, told: &Receiver<Option<StartEvent>>) -> Option<String> {
+fn write(folder: &Path, begun: Instant, events: &Receiver<Option<StartEvent>>) -> Option<String> {
     let mut files: HashMap<SocketAddr, File> = HashMap::new();
-    while let Ok(Some(event)) = told.recv() {
+    while let Ok(Some(event)) = events.recv() {
         if files.len() >= OPEN {
             files.clear();
         }
@@ -167,7 +106,7 @@ mod tests {
             window: 12_000,
             threshold: None,
             saved_window: 60_000,
-            saved_rtt: Duration::from_millis(50),
+            saved_rtt: std::time::Duration::from_millis(50),
         };
         StartEvent { remote: ([192, 0, 2, 1], port).into(), event, first: None, last: None }
     }
@@ -176,15 +115,15 @@ mod tests {
     fn all_that_was_told_is_written_before_the_end() {
         let folder = tempfile::tempdir().unwrap();
         let log = begin(folder.path()).unwrap();
-        let listener = log.listener();
-        (0..100).for_each(|n| listener(&event(1000 + n % 2)));
+        let tell = listener(&log);
+        (0..100).for_each(|n| tell(&event(1000 + n % 2)));
         assert!(log.end());
         for port in [1000, 1001] {
             let text = std::fs::read_to_string(folder.path().join(format!("192.0.2.1_{port}.sqlog"))).unwrap();
             assert_eq!(text.lines().count(), 51);
         }
         // Connections may outlive it.
-        listener(&event(1));
+        tell(&event(1));
     }
 
     #[test]
@@ -192,7 +131,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/dev/full", folder.path().join("192.0.2.1_7.sqlog")).unwrap();
         let log = begin(folder.path()).unwrap();
-        log.listener()(&event(7));
+        listener(&log)(&event(7));
         assert!(!log.end());
     }
 }

@@ -1,7 +1,9 @@
 //! The sockets of one address: TCP and UDP on the same number.
 
 use crate::accept::cannot_listen;
-use crate::exit::Coded;
+use crate::exit::{Coded, Usage};
+use listenfd::ListenFd;
+use rustix::io::{FdFlags, fcntl_setfd};
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 
@@ -38,6 +40,36 @@ impl Sockets {
                 Err(why) => return Err(cannot_listen(bound, "--listen", &why)),
             }
         }
+    }
+}
+
+/// Those that a service manager has bound for this process (`sd_listen_fds(3)`): it keeps them while the server is replaced, so that
+/// clients wait for the next one and none is refused.
+pub fn handed_over() -> Result<Vec<Sockets>, Usage> {
+    let mut handed = ListenFd::from_env();
+    let (mut listeners, mut datagrams, mut all) = (Vec::new(), Vec::new(), Vec::new());
+    let wrong = |n: usize, what: &str| Usage(format!("LISTEN_FDS: socket {n}: {what}"));
+    for n in 0..handed.len() {
+        if let Ok(Some(tcp)) = handed.take_tcp_listener(n) {
+            listeners.push((n, tcp));
+        } else if let Ok(Some(udp)) = handed.take_udp_socket(n) {
+            datagrams.push((n, udp));
+        } else {
+            return Err(wrong(n, "must be a TCP or UDP socket"));
+        }
+    }
+    for (n, tcp) in listeners {
+        let address = tcp.local_addr().map_err(|why| wrong(n, &why.to_string()))?;
+        let beside = datagrams.iter().position(|(_, udp)| udp.local_addr().is_ok_and(|there| there == address));
+        let beside = beside.ok_or_else(|| wrong(n, &format!("add a UDP socket on {address} (ListenDatagram=)")))?;
+        let (_, udp) = datagrams.swap_remove(beside);
+        let own = fcntl_setfd(&tcp, FdFlags::CLOEXEC).and_then(|()| fcntl_setfd(&udp, FdFlags::CLOEXEC));
+        own.map_err(io::Error::from).and_then(|()| prepare(&tcp, &udp)).map_err(|why| wrong(n, &why.to_string()))?;
+        all.push(Sockets { tcp, udp, address });
+    }
+    match datagrams.first() {
+        Some((n, _)) => Err(wrong(*n, "add a TCP socket on the same address (ListenStream=)")),
+        None => Ok(all),
     }
 }
 

@@ -1,6 +1,7 @@
 //! HTTP/2 and HTTP/1.1 over TLS over TCP (RFC 9113, RFC 9112), which also tell of HTTP/3 beside them (Alt-Svc, RFC 7838).
 
 use super::Serving;
+use super::access::Visit;
 use super::answer::{self, Body, answer};
 use super::places::{Place, Turn};
 use super::stalls::{LOOK, MOVING, Path, Pieces, Progress, STALLED, Streams, own};
@@ -50,6 +51,7 @@ pub async fn serve(listener: TcpListener, tls: Arc<ServerConfig>, alt_svc: Optio
             let stream = Shared(Arc::new(stream));
             let turns = serving.turns.clone();
             let streams = Streams::new(turns.clone(), place.group());
+            let serving = serving.of(from.ip());
             let connection = connection(stream.clone(), acceptor, alt_svc, serving, place.clone(), streams.clone());
             tokio::select! {
                 () = turns.of(place.group(), connection) => {}
@@ -195,8 +197,9 @@ pub(super) async fn carry(
 /// The answer, looked up where a disk may be waited for.
 async fn respond(serving: Serving, place: Arc<Place>, request: Request<Incoming>) -> Response<Sent> {
     place.has_moved();
-    let Some(turn) = place.answer() else { return answer::busy().map(|body| Sent::new(body, None)) };
     let (head, _) = request.into_parts();
+    let visit = serving.access.visit(&head.method, &head.uri, head.version, &head.headers);
+    let Some(turn) = place.answer() else { return sent(answer::busy(), None, visit) };
     let look = place.look().await;
     let found = tokio::task::spawn_blocking(move || {
         let _look = look;
@@ -207,7 +210,12 @@ async fn respond(serving: Serving, place: Arc<Place>, request: Request<Incoming>
         *failed.status_mut() = hyper::StatusCode::INTERNAL_SERVER_ERROR;
         failed
     });
-    answer.map(|body| Sent::new(body, Some(turn)))
+    sent(answer, Some(turn), visit)
+}
+
+fn sent(answer: Response<Body>, turn: Option<Turn>, visit: Visit) -> Response<Sent> {
+    visit.is_answered(answer.status());
+    answer.map(|body| Sent { body, pieces: Pieces::new(), turn, progress: own(), visit })
 }
 
 /// A body under way, which has its turn until it was taken.
@@ -216,13 +224,10 @@ struct Sent {
     pieces: Pieces,
     turn: Option<Turn>,
     progress: Option<Arc<Progress>>,
+    visit: Visit,
 }
 
 impl Sent {
-    fn new(body: Body, turn: Option<Turn>) -> Self {
-        Self { body, pieces: Pieces::new(), turn, progress: own() }
-    }
-
     /// Bytes behind those that are being cut into pieces.
     fn behind(&self) -> u64 {
         match &self.body {
@@ -267,6 +272,7 @@ impl hyper::body::Body for Sent {
         if let Some(turn) = &self.turn {
             turn.has_moved();
         }
+        self.visit.has_sent(piece.len());
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 

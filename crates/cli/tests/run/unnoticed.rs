@@ -91,6 +91,30 @@ inside!(a_path_that_dies_ends_a_connection_by_the_programs_own_patience, || {
     }
 });
 
+/// Connects from a port of its own choice, and from one that the kernel chose: says which.
+const FROM_A_PORT: &str = "
+import socket, sys
+for port in 45678, 0:
+    s = socket.socket()
+    s.bind(('', port))
+    s.connect(('198.19.0.1', int(sys.argv[1])))
+    print(s.getsockname()[1])
+";
+
+inside!(a_peer_sees_the_port_that_the_program_has, || {
+    let Some(python) = crate::lab::python() else { return };
+    let lab = Lab::new();
+    let listener = lab.network.on_servers(|| TcpListener::bind(("198.19.0.1", 0)).unwrap()).unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let (ended, seen) = std::thread::scope(|scope| {
+        let server = scope.spawn(|| [(); 2].map(|()| listener.accept().unwrap().1.port()));
+        let ended = lab.ours_with(&["--measure"], &[python.as_str(), "-c", FROM_A_PORT, &port]);
+        (ended, server.join().unwrap())
+    });
+    let own: Vec<u16> = ended.out.lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!((own.as_slice(), seen[0]), (&seen[..], 45678), "{ended:?}");
+});
+
 /// Asks what listens on this host: the addresses and ports are told by words, `tcp` or `udp` before each.
 const ASK_HERE: &str = "
 import socket, sys

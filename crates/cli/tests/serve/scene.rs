@@ -98,14 +98,19 @@ impl Server {
         let scratch = scratch.into();
         let mut command = scratch.command(HEADSTART);
         command.args(["serve", "--listen", "127.0.0.1:0", "--json", "--write-cert"]).arg(scratch.path("cert.pem"));
-        command.args(flags).arg(scratch.path("site")).stderr(Stdio::inherit());
-        let mut child = command.spawn().unwrap();
+        command.args(flags).arg(scratch.path("site"));
+        Self::of(command, scratch)
+    }
+
+    /// What `command` starts, whose certificate is `cert.pem` in `scratch`.
+    pub fn of(mut command: Command, scratch: impl Into<Rc<Scratch>>) -> Self {
+        let mut child = command.stderr(Stdio::inherit()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let told: Value = serde_json::from_str(&line).unwrap_or_else(|why| panic!("{why}: {line:?}"));
         let url = told["urls"][0].as_str().unwrap();
         let address = url.trim_start_matches("https://").trim_end_matches('/').parse().unwrap();
-        Self { scratch, child, address }
+        Self { scratch: scratch.into(), child, address }
     }
 
     pub fn url(&self, path: &str) -> String {

@@ -5,7 +5,7 @@ use crate::sys::{datagram, tcp_info, train};
 use headstart_core::forward::{Facts, Failure, UNSENT_AT_FIRST};
 use headstart_core::wire::ip::icmp::Trouble;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, socket_with, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, ipproto, socket_with, sockopt};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -14,6 +14,8 @@ use std::time::Duration;
 const NOTSENT_LOWAT: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
 /// TCP_MAXSEG of linux/tcp.h.
 const MAXSEG: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_MAXSEG);
+/// Below it, a port needs CAP_NET_BIND_SERVICE (ip(7)).
+const FIRST_UNPRIVILEGED: u16 = 1024;
 
 /// The most probes of TCP_KEEPCNT (net/tcp.h).
 const MOST_PROBES: u32 = 127;
@@ -70,9 +72,10 @@ pub fn hold_unsent(socket: impl AsFd, bytes: usize) {
     crate::sys::socket_option::set(socket, NOTSENT_LOWAT, &value);
 }
 
-/// Begins to connect a socket to `peer`.
+/// Begins to connect a socket to `peer`, from the program's own port if that is free here. Not from a privileged one: in a namespace,
+/// that shows no right of this host.
 pub fn begin(
-    peer: SocketAddr,
+    (peer, port): (SocketAddr, u16),
     traffic_class: u8,
     hop_limit: Option<u8>,
     no_delay: bool,
@@ -90,6 +93,11 @@ pub fn begin(
     }
     if !no_delay {
         sockopt::set_tcp_nodelay(&socket, false)?;
+    }
+    if port >= FIRST_UNPRIVILEGED {
+        let any: IpAddr = if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        // Taken already: the kernel chooses another.
+        let _ = bind(&socket, &SocketAddr::new(any, port));
     }
     match connect(&socket, &peer) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),

@@ -46,7 +46,7 @@ impl Worker {
             }
             whose = Some(known);
         }
-        let began = sockets::begin(peer, traffic_class, limit, no_delay, (&mut self.stock, &self.exit));
+        let began = sockets::begin((peer, app.port()), traffic_class, limit, no_delay, (&mut self.stock, &self.exit));
         self.began(now, (flow, app, peer), whose, began);
     }
 
@@ -243,7 +243,7 @@ impl Worker {
     /// Opens the very connection that a program wants, which has waited for a race.
     pub(super) fn open_as_asked(&mut self, now: Instant, waiting: Waiting) {
         let Waiting { flow, app, peer, traffic_class, no_delay, whose } = waiting;
-        let began = sockets::begin(peer, traffic_class, None, no_delay, (&mut self.stock, &self.exit));
+        let began = sockets::begin((peer, app.port()), traffic_class, None, no_delay, (&mut self.stock, &self.exit));
         self.began(now, (flow, app, peer), Some(whose), began);
     }
 
