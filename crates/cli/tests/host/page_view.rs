@@ -1,6 +1,8 @@
 //! The view of the host in a real browser: what the daemon has changed, and the way back, which takes a second click.
 
 use crate::scene::{Scene, found, inside, run, until};
+use headstart_core::time::{Duration, Instant};
+use headstart_io::clock::Clock;
 use headstart_lab::browser::{BrowserError, Chromium};
 use serde_json::Value;
 use std::process::Command;
@@ -9,7 +11,7 @@ use std::process::Command;
 const HELPERS: &str = "
     const main = document.querySelector('main');
     const button = (words) => [...document.querySelectorAll('button')].find((one) => one.innerText === words);
-    const until = async (holds) => { for (let n = 0; n < 1200 && !holds(); n += 1) await new Promise((go) => setTimeout(go, 50)); return holds(); };
+    const until = async (holds) => { for (let n = 0; n < 1000 && !holds(); n += 1) await new Promise((go) => setTimeout(go, 50)); return holds(); };
     location.hash = '#host';
     const up = () => document.querySelector('dd')?.innerText.startsWith('up ');
     await until(up);
@@ -17,6 +19,12 @@ const HELPERS: &str = "
     button('Undo all and stop the daemon').click();
     const asked = document.querySelector('dialog').open ? document.querySelector('dialog').innerText : 'no question';
 ";
+
+/// The processor time of a process so far, in milliseconds.
+fn worked(pid: u64) -> f64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap_or_default();
+    text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or_default() / 1e6
+}
 
 fn page(chromium: &mut Chromium, url: &str, steps: &str) -> Value {
     let (told, thrown) = chromium.evaluate(url, &format!("(async () => {{ {HELPERS} {steps} }})()")).unwrap();
@@ -41,9 +49,18 @@ inside!(the_page_shows_what_the_daemon_has_changed_and_undoes_it_only_when_that_
     let url = said["ui"].as_str().unwrap();
     until("all peers have a route", || scene.status()["changes"].as_array().unwrap().len() >= 3);
     let changes = scene.status()["changes"].as_array().unwrap().clone();
-    let kept = "button('Keep').click(); await new Promise((go) => setTimeout(go, 1500)); \
+    let kept = "button('Keep').click(); await new Promise((go) => setTimeout(go, 3000)); \
                 return JSON.stringify([before, asked, main.innerText, document.querySelector('dialog').open])";
+    let (clock, pid) = (Clock::new(), said["pid"].as_u64().unwrap());
+    let share = |since: Instant, before: f64| (worked(pid) - before) / (clock.now() - since).as_secs_f64() / 10.0;
+    let (began, before_page) = (clock.now(), worked(pid));
     let told = page(&mut chromium, url, kept);
+    let with = share(began, before_page);
+    clock.sleep(Duration::from_secs(1));
+    let (began, before_pause) = (clock.now(), worked(pid));
+    clock.sleep(Duration::from_secs(3));
+    // Told and not judged.
+    println!("the daemon took {with:.2} % of a core with the page, {:.3} % without", share(began, before_pause));
     let shown = told[0].as_str().unwrap();
     for change in &changes {
         assert!(shown.contains(change.as_str().unwrap()), "{change} in\n{shown}");

@@ -1,11 +1,14 @@
 //! The page of `headstart ui` with more connections than it shows: each has a line of its own, whatever it is named, and what is
 //! drawn is what is in sight.
 
-use crate::lab::{HEADSTART, Lab, found, inside, python};
+use crate::lab::{HEADSTART, Lab, found, inside, python, supervisors};
 use crate::seen::{end_supervisors, serving, stop};
 use crate::seen_page::browser;
+use headstart_core::time::{Duration, Instant};
+use headstart_io::clock::Clock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
+use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::process::{Child, Stdio};
@@ -35,8 +38,11 @@ const SCROLLED: &str = "(async () => {
     location.hash = '#now';
     const lists = () => [...document.querySelectorAll('[role=table]')];
     const full = () => lists().length === 2 && lists().every((list) => list.getAttribute('aria-rowcount') === '1001');
-    for (let n = 0; n < 1200 && !full(); n += 1) await new Promise((go) => setTimeout(go, 50));
+    for (let n = 0; n < 1000 && !full(); n += 1) await new Promise((go) => setTimeout(go, 50));
     const said = document.querySelector('main').innerText;
+    const paint = performance.getEntriesByName('first-contentful-paint')[0]?.startTime;
+    const loaded = [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')];
+    const wire = loaded.filter((one) => !one.name.includes('/api/')).reduce((n, one) => n + one.transferSize, 0);
     const moved = [];
     let shift = 0;
     const note = (one) => {
@@ -60,8 +66,14 @@ const SCROLLED: &str = "(async () => {
         }
         reached.push(seen.size);
     }
-    return JSON.stringify({ said, reached, elements, shift, moved, frames: frames.sort((a, b) => a - b) });
+    return JSON.stringify({ said, reached, elements, shift, moved, paint, wire, frames: frames.sort((a, b) => a - b) });
 })()";
+
+/// The processor time of a process so far, in milliseconds.
+fn worked(pid: u32) -> f64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap_or_default();
+    text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or_default() / 1e6
+}
 
 /// The program that holds connections, run by headstart with these flags, once it has them all.
 fn holding(lab: &Lab, flags: &[&str], port: u16) -> Option<Child> {
@@ -86,7 +98,13 @@ inside!(a_thousand_connections_to_one_name_have_a_line_each_and_a_page_draws_tho
     let both = [&[][..], &["--measure"]].map(|flags| holding(&lab, flags, port).unwrap());
     let (ui, url) = serving(&lab, &["ui", "--no-browser"]);
     let Some(mut chromium) = browser(&lab) else { return };
+    let clock = Clock::new();
+    let supervisor = supervisors()[0];
+    let share =
+        |since: Instant, before: f64| (worked(supervisor) - before) / (clock.now() - since).as_secs_f64() / 10.0;
+    let (began, before) = (clock.now(), worked(supervisor));
     let (told, thrown) = chromium.evaluate(&url, SCROLLED).unwrap();
+    let with = share(began, before);
     let told: Value = serde_json::from_str(told.as_str().unwrap_or_default()).unwrap_or_default();
     assert!(thrown.is_none() && told.is_object(), "{thrown:?} {told}");
     assert_eq!(told["reached"], serde_json::json!([MOST, MOST]), "{told}");
@@ -108,6 +126,15 @@ inside!(a_thousand_connections_to_one_name_have_a_line_each_and_a_page_draws_tho
         frames.len()
     );
     drop(chromium);
+    // The page is gone; what it has asked for last is answered by then.
+    clock.sleep(Duration::from_secs(1));
+    let (began, before) = (clock.now(), worked(supervisor));
+    clock.sleep(Duration::from_secs(3));
+    let without = share(began, before);
+    println!(
+        "first paint {} ms, {} bytes, supervisor {with:.2} % of a core with the page, {without:.3} % without",
+        told["paint"], told["wire"]
+    );
     for mut holder in both {
         drop(holder.stdin.take());
         assert!(holder.wait().unwrap().success());

@@ -15,7 +15,7 @@ fn tables(chromium: &mut Chromium, url: &str, holds: &str) -> Value {
             const read = () => [...document.querySelectorAll('main table')].map((one) => [...one.tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.innerText)));
             const main = document.querySelector('main');
             const holds = (tables) => {holds};
-            for (let n = 0; n < 1200 && !holds(read()); n += 1) await new Promise((go) => setTimeout(go, 50));
+            for (let n = 0; n < 1000 && !holds(read()); n += 1) await new Promise((go) => setTimeout(go, 50));
             return JSON.stringify({{ tables: read(), text: main.innerText }});
         }})()"
     );
