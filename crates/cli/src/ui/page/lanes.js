@@ -4,7 +4,7 @@ import { h, say } from './parts.js';
 
 /** Pixels of a line and of the heading, as style.css has them. */
 const LINE = 36;
-/** Lines that are drawn above and below those in sight, for whoever scrolls. */
+/** Lines that are drawn above and below those in sight. */
 const BEYOND = 4;
 
 /**
@@ -38,7 +38,7 @@ export class Lanes {
     this.table.setAttribute('aria-rowcount', entries.length + 1);
     this.body.style.setProperty('height', `${entries.length * LINE}px`);
     if (first && this.table.scrollTop > 0) {
-      // Whoever reads further down goes on reading there, whatever is added above.
+      // A reader who has scrolled down stays at the same line while others are added above.
       const now = entries.findIndex(([key]) => key === first[0]);
       if (now >= 0) this.table.scrollTop = now * LINE + (this.table.scrollTop % LINE);
     }
