@@ -216,6 +216,7 @@ mod tests {
         let explanation = Explanation {
             host: "www.example".into(),
             race: Some(RaceReport {
+                number: 1,
                 name: "www.example".into(),
                 app: "curl".into(),
                 race: "adaptive".into(),

@@ -1,25 +1,31 @@
 //! Boards: what a running process tells a client that asks, one JSON object a connection.
 //!
-//! The client connects to a socket with an abstract name (unix(7)), which needs no removal, and reads to its end. Only the same user
-//! and root get it: the kernel names the client (SO_PEERCRED).
+//! The client connects to a socket with an abstract name (unix(7)), which needs no removal, and gets a file in memory: a thousand
+//! connections do not fit into the buffer of a socket, and nobody waits for a client that reads slowly. Only the same user and root
+//! get it: the kernel names the client (SO_PEERCRED).
 
 use crate::local;
 use headstart_core::time::Duration;
-use rustix::net::sockopt::{set_socket_send_buffer_size, socket_peercred};
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
-    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, send, socket_with,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, recvmsg, sendmsg, socket_with,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, BufWriter, IoSlice, IoSliceMut, Read as _, Seek as _};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 16;
 /// How long a process may take to answer; the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// No board is longer, in bytes: this much buffer is requested for the reader's socket; the kernel grants what it permits.
-pub(crate) const LONGEST: usize = 1 << 20;
+/// No board is longer, in bytes.
+pub(crate) const LONGEST: usize = 4 << 20;
+/// Comes with the file, since a descriptor needs a byte to come with.
+const HERE: &[u8] = b"\n";
 
 /// What a process reports to its clients.
 pub trait Report: Serialize + DeserializeOwned {
@@ -53,10 +59,42 @@ pub fn tell<T: Report>(client: impl AsFd, board: impl FnOnce() -> T) {
     if !is_trusted(&client) {
         return;
     }
-    let Ok(text) = serde_json::to_vec(&board()) else { return };
-    let _ = set_socket_send_buffer_size(&client, LONGEST);
-    // What does not fit is not told; the next question may be luckier.
-    let _ = send(&client, &text, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    // A client that gets nothing says so.
+    if let Ok(file) = written(&board()) {
+        let _ = hand_over(&client, &file);
+    }
+}
+
+fn written(board: &impl Serialize) -> io::Result<File> {
+    let mut to = BufWriter::new(File::from(memfd_create(c"headstart-board", MemfdFlags::CLOEXEC)?));
+    serde_json::to_writer(&mut to, board).map_err(io::Error::other)?;
+    let mut file = to.into_inner().map_err(io::IntoInnerError::into_error)?;
+    file.rewind()?;
+    Ok(file)
+}
+
+fn hand_over(client: impl AsFd, file: &File) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let files = [file.as_fd()];
+    control.push(SendAncillaryMessage::ScmRights(&files));
+    sendmsg(client, &[IoSlice::new(HERE)], &mut control, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// The file that the other end hands over; nothing if it only hangs up.
+fn handed(socket: impl AsFd) -> io::Result<Option<File>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let (mut control, mut byte) = (RecvAncillaryBuffer::new(&mut space), [0]);
+    let got = recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let file = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut list) => list.next(),
+        _ => None,
+    });
+    match file {
+        None if got.bytes > 0 => Err(io::Error::other("it is of another version")),
+        file => Ok(file.map(File::from)),
+    }
 }
 
 /// Whether the other end may read the board, and is trusted: this user, or root.
@@ -80,11 +118,11 @@ pub fn ask<T: Report>(pid: u32) -> io::Result<T> {
     if !is_trusted(&socket) {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user: run as root"));
     }
-    let mut text = Vec::new();
-    File::from(socket).take(LONGEST as u64).read_to_end(&mut text)?;
-    if text.is_empty() {
+    let Some(file) = handed(&socket)? else {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "this user may not read it: run as root"));
-    }
+    };
+    let mut text = Vec::new();
+    file.take(LONGEST as u64).read_to_end(&mut text)?;
     let told: T = serde_json::from_slice(&text).map_err(io::Error::other)?;
     if told.version() != T::VERSION {
         let why = format!("its board has version {}, this program reads {}", told.version(), T::VERSION);
@@ -95,4 +133,46 @@ pub fn ask<T: Report>(pid: u32) -> io::Result<T> {
 
 fn address<T: Report>(pid: u32) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new_abstract_name(format!("{}{pid}", T::NAME).as_bytes())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Long {
+        version: u32,
+        lines: Vec<String>,
+    }
+
+    impl Told for Long {
+        const NAME: &'static str = "headstart-test-long-";
+        const VERSION: u32 = 3;
+
+        fn version(&self) -> u32 {
+            self.version
+        }
+    }
+
+    /// What a client gets where something else answers.
+    fn answered(with: impl FnOnce(OwnedFd) + Send) -> io::Result<Long> {
+        let listener = listener::<Long>().unwrap();
+        rustix::io::ioctl_fionbio(&listener, false).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| with(accept_with(&listener, SocketFlags::CLOEXEC).unwrap()));
+            ask(std::process::id())
+        })
+    }
+
+    #[test]
+    fn a_board_that_fits_no_buffer_arrives_whole_and_anything_else_is_an_error() {
+        let long = |version| Long { version, lines: vec!["a connection".repeat(10); 20_000] };
+        assert_eq!(answered(|client| tell(client, || long(3))).unwrap(), long(3));
+        let says = |answer: io::Result<Long>| answer.unwrap_err().to_string();
+        assert!(says(answered(|client| tell(client, || long(4)))).contains("version 4, this program reads 3"));
+        assert!(says(answered(drop)).contains("run as root"));
+        let older = |client| _ = rustix::io::write(client, b"{\"version\":3,\"lines\":[]}").unwrap();
+        assert!(says(answered(older)).contains("another version"));
+    }
 }

@@ -23,7 +23,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// What both sides must agree on: the version, and a number that counts up when messages change between versions.
-pub const VERSION: &str = concat!("headstart ", env!("CARGO_PKG_VERSION"), " control 3");
+pub const VERSION: &str = concat!("headstart ", env!("CARGO_PKG_VERSION"), " control 4");
 /// Bytes of a message at most; below the kernel's default bound of a datagram (net.core.wmem_default, 208 KiB).
 pub const MAX_MESSAGE: usize = 128 * 1024;
 /// Runs that an account names at most: their commands, [shortened](short) and each character escaped, take a third of a
@@ -78,8 +78,10 @@ pub enum Request {
     Observe {
         /// The file: [`Descriptor::Report`].
         descriptors: Vec<Descriptor>,
-        /// The most races that are reported.
+        /// The latest races that are reported, at most.
         races: usize,
+        /// Of these, only what has changed since an observation that said so ([`Observation::changes`]); 0 for all.
+        after: u64,
         /// Whether the history is included.
         history: bool,
     },
@@ -178,8 +180,10 @@ pub struct Observation {
     pub families: Vec<FamilyReport>,
     /// The servers that are asked for names.
     pub resolvers: Vec<String>,
-    /// The latest races, the last first.
+    /// The latest races, the last first, as far as they have changed since what was asked for.
     pub races: Vec<RaceReport>,
+    /// How often races have changed.
+    pub changes: u64,
     /// What was learned, if it was asked for.
     pub history: Option<History>,
 }
@@ -376,7 +380,7 @@ mod tests {
         fn any_request_reads_back(command in proptest::collection::vec(".{0,20}", 0..5), pid: u32, host in ".{0,40}") {
             let descriptors = vec![Descriptor::PreloadListener, Descriptor::PreloadFilter];
             let run = Request::Run { command, via: "auto".into(), pid, descriptors };
-            for request in [run, Request::Explain { host }, Request::Summarise, Request::Observe { descriptors: vec![Descriptor::Report], races: 9, history: true }] {
+            for request in [run, Request::Explain { host }, Request::Summarise, Request::Observe { descriptors: vec![Descriptor::Report], races: 9, after: 7, history: true }] {
                 proptest::prop_assert_eq!(decode::<Request>(&encode(&request).unwrap()).unwrap(), request);
             }
         }

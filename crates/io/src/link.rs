@@ -198,10 +198,11 @@ impl Link {
         }
     }
 
-    /// What is going on: with so many of the latest races at most, and what was learned if `history` is wanted.
-    pub fn observe(&self, races: usize, history: bool) -> Result<Observation, ControlError> {
+    /// What is going on: with so many of the latest races at most, of these those that have changed `after` so many changes, and what
+    /// was learned if `history` is wanted.
+    pub fn observe(&self, races: usize, after: u64, history: bool) -> Result<Observation, ControlError> {
         set_socket_timeout(&self.socket, Timeout::Recv, Some(PATIENCE))?;
-        match self.report(&Request::Observe { descriptors: vec![Descriptor::Report], races, history })? {
+        match self.report(&Request::Observe { descriptors: vec![Descriptor::Report], races, after, history })? {
             (Reply::Observed, observation) => Ok(observation),
             (other, _) => Err(ControlError::Malformed(format!("{other:?} is not an observation"))),
         }

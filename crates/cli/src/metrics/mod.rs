@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let listener =
         std::net::TcpListener::bind(address).map_err(|why| crate::accept::cannot_listen(address, "--listen", &why))?;
     let address = listener.local_addr()?;
-    let observer = Arc::new(Observer::new());
+    let observer = Arc::new(Observer::new(0));
     let respond = move |request: web::Asked| {
         let observer = Arc::clone(&observer);
         async move {
@@ -98,5 +98,5 @@ fn host_name(text: &str) -> Result<String, String> {
 const ROUTES: &[Route] = &[Route::public(Method::GET, "/metrics")];
 
 fn values() -> String {
-    exposition::text(&Observer::new().look(FRESH), Format::OpenMetrics)
+    exposition::text(&Observer::new(0).look(FRESH), Format::OpenMetrics)
 }

@@ -22,6 +22,7 @@ pub const ALL: &[File] = &[
     File { path: "/parts.js", media_type: JS, bytes: include_bytes!("page/parts.js") },
     File { path: "/views.js", media_type: JS, bytes: include_bytes!("page/views.js") },
     File { path: "/lab.js", media_type: JS, bytes: include_bytes!("page/lab.js") },
+    File { path: "/lanes.js", media_type: JS, bytes: include_bytes!("page/lanes.js") },
     File { path: "/messages.js", media_type: JS, bytes: include_bytes!("page/messages.js") },
     File { path: "/trend.js", media_type: JS, bytes: include_bytes!("page/trend.js") },
     File { path: "/story.js", media_type: JS, bytes: include_bytes!("page/story.js") },

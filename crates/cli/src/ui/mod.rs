@@ -11,7 +11,7 @@ mod results;
 mod snapshot;
 
 use crate::exit::{self, Usage};
-use crate::observe::Observer;
+use crate::observe::{Observer, RACES};
 use crate::output::Format;
 use crate::web::{self, Answer, Asked, Guard, Route};
 use anyhow::Context as _;
@@ -78,7 +78,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let folder = headstart_io::store::folder(|name| std::env::var_os(name));
     let past = Arc::new(Mutex::new(Past::new(folder.map(Series::in_folder))));
     locked(&past).notes().iter().for_each(|note| crate::complain!("headstart: {note}"));
-    let shown = Shown { observer: Arc::new(Observer::new()), past: Arc::clone(&past), results };
+    let shown = Shown { observer: Arc::new(Observer::new(RACES)), past: Arc::clone(&past), results };
     let respond = move |asked: Asked| answer(shown.clone(), asked);
     let served = web::serve(listener, Guard::with_token(address, token), ROUTES, respond, ending);
     locked(&past).write();
@@ -94,6 +94,7 @@ const ROUTES: &[Route] = &[
     Route::public(Method::GET, "/parts.js"),
     Route::public(Method::GET, "/views.js"),
     Route::public(Method::GET, "/lab.js"),
+    Route::public(Method::GET, "/lanes.js"),
     Route::public(Method::GET, "/messages.js"),
     Route::public(Method::GET, "/trend.js"),
     Route::public(Method::GET, "/story.js"),

@@ -1,13 +1,14 @@
 //! What a page shows, as one JSON object whose members change as rarely as they can: moments on the supervisor's clock rather
 //! than ages, and objects by name rather than lists, so that a change is small. Unknown values are left out, never null.
 
-use crate::observe::Sources;
+use crate::observe::{Race, Sources};
 use crate::realtime::Board as Messages;
-use headstart_core::connect::explain::RaceReport;
 use headstart_core::timing::BOUNDS;
 use headstart_io::control::{History, Observation};
 use headstart_io::forward::board::Board;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Peers of a network that are shown.
 const PEERS: usize = 50;
@@ -23,7 +24,7 @@ pub fn of(sources: &Sources) -> Value {
         "measured": timings(sources.measured.snapshot().iter().map(|timed| (&timed.key, &timed.histogram))),
     });
     if let Some(observation) = &sources.supervisor {
-        all["supervisor"] = supervisor(observation);
+        all["supervisor"] = supervisor(observation, &sources.races);
     }
     if let Some(daemon) = &sources.daemon {
         all["daemon"] = json!(daemon);
@@ -36,8 +37,8 @@ pub fn of(sources: &Sources) -> Value {
     without_null(all)
 }
 
-fn supervisor(o: &Observation) -> Value {
-    let races = o.races.iter().map(|race| (race.name.clone(), race_of(race, o.up_ms)));
+fn supervisor(o: &Observation, races: &BTreeMap<u64, Arc<Race>>) -> Value {
+    let races = races.iter().map(|(number, race)| (number.to_string(), race_of(race)));
     let runs = o.runs.iter().map(|run| (run.pid.to_string(), json!({ "command": run.command, "via": run.via })));
     let families = o.families.iter().map(|family| {
         let mut told = json!(family);
@@ -76,14 +77,14 @@ fn supervisor(o: &Observation) -> Value {
     all
 }
 
-fn race_of(race: &RaceReport, up_ms: f64) -> Value {
+fn race_of(Race { began_ms, report }: &Race) -> Value {
     json!({
-        "app": race.app,
-        "race": race.race,
-        // Rounded, as it is a difference of two clocks that were read one after the other.
-        "began_ms": (up_ms - race.began_ago_ms).round(),
-        "events": race.events,
-        "omitted": race.omitted,
+        "name": report.name,
+        "app": report.app,
+        "race": report.race,
+        "began_ms": began_ms,
+        "events": report.events,
+        "omitted": report.omitted,
     })
 }
 
@@ -118,7 +119,7 @@ fn measurement(board: &Board) -> Value {
         let mut told = json!(line);
         told["began_ms"] = json!((board.at_ms - line.age_ms).round());
         told["age_ms"] = Value::Null;
-        (format!("{} {}", line.local, line.peer), told)
+        (format!("{} {} {}", line.transport, line.local, line.peer), told)
     });
     json!({
         "at_ms": board.at_ms.round(),
@@ -172,6 +173,7 @@ fn without_null(value: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headstart_core::connect::explain::RaceReport;
     use headstart_core::path::NetworkId;
     use headstart_core::path::record::NetworkRecord;
 
@@ -187,7 +189,8 @@ mod tests {
     #[test]
     fn nothing_is_null_and_a_look_later_only_the_clock_has_changed() {
         let look = |up_ms: f64| {
-            let race = RaceReport {
+            let report = RaceReport {
+                number: 7,
                 name: "www.example".into(),
                 app: "curl".into(),
                 race: "adaptive".into(),
@@ -198,13 +201,17 @@ mod tests {
             let id = NetworkId(u64::MAX);
             let network = NetworkRecord { id, ..NetworkRecord::default() };
             let history = History { networks: vec![network], here: Some(id), ..History::default() };
-            let supervisor = Observation { up_ms, races: vec![race], history: Some(history), ..Observation::default() };
-            of(&Sources { supervisor: Some(supervisor), ..Sources::default() })
+            let race = |number| (number, Arc::new(Race { began_ms: 1000.0, report: report.clone() }));
+            let supervisor = Observation { up_ms, history: Some(history), ..Observation::default() };
+            let races = [race(7), race(8)].into();
+            of(&Sources { supervisor: Some(supervisor), races, ..Sources::default() })
         };
         let (mut first, second) = (look(2000.2), look(2500.7));
         assert!(!has_null(&first), "{first}");
         assert_eq!(first["supervisor"]["networks"]["ffffffffffffffff"]["here"], true);
-        assert_eq!(first["supervisor"]["races"]["www.example"]["began_ms"], 1000.0);
+        let races = first["supervisor"]["races"].as_object().unwrap();
+        assert_eq!(races.len(), 2, "two connections to one name are two: {races:?}");
+        assert_eq!((&races["7"]["name"], &races["8"]["began_ms"]), (&json!("www.example"), &json!(1000.0)));
         first["supervisor"]["up_ms"] = second["supervisor"]["up_ms"].clone();
         assert_eq!(first, second);
     }

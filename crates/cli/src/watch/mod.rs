@@ -39,7 +39,7 @@ pub struct Args {
 /// Watches until it is ended.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     let every = output::interval(args.interval)?;
-    let (clock, observer) = (Clock::new(), Observer::new());
+    let (clock, observer) = (Clock::new(), Observer::new(0));
     let (mut watcher, mut notify) = (Watcher::default(), args.notify);
     let mut hook = args.webhook.clone().map(Hook::new);
     loop {

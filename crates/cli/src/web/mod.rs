@@ -166,11 +166,17 @@ async fn connection<F: Future<Output = Answer> + Send + 'static, R: Fn(Asked) ->
     });
     let mut builder = hyper::server::conn::http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(LONGEST_HEAD);
+    let mut served = std::pin::pin!(builder.serve_connection(TokioIo::new(Patient::new(stream)), service));
     let silent = tokio::select! {
         // What goes wrong with one connection concerns its client alone.
-        ended = builder.serve_connection(TokioIo::new(Patient::new(stream)), service) => ended.is_err_and(|why| why.is_timeout()),
+        ended = served.as_mut() => ended.is_err_and(|why| why.is_timeout()),
         () = is_needed => false,
-        _ = stopped.wait_for(|stop| *stop) => false,
+        () = async { _ = stopped.wait_for(|stop| *stop).await } => {
+            // An answer may be under way: that the daemon has stopped reaches the page that has stopped it.
+            served.as_mut().graceful_shutdown();
+            _ = served.await;
+            false
+        }
     };
     seat.ended(silent);
 }

@@ -14,6 +14,7 @@ mod loops;
 mod measure;
 mod others;
 mod page;
+mod page_view;
 mod record;
 mod scene;
 #[path = "../verbs/schema.rs"]

@@ -32,6 +32,7 @@ mod processes;
 #[path = "../verbs/schema.rs"]
 mod schema;
 mod seen;
+mod seen_many;
 mod seen_page;
 mod sessions;
 mod side_by_side;

@@ -373,7 +373,7 @@ inside!(every_view_shows_what_happened_in_a_real_browser, || {
     for (view, words) in [
         ("now", &["www.lab.example", "a-lost.lab.example", "curl", "connected"][..]),
         ("programs", &["curl", "Cache hits", "Waited for lookups"]),
-        ("network", &["IPv4", "IPv6", "in use", "DNS servers", "networks are known"]),
+        ("network", &["IPv4", "IPv6", "in use", "DNS servers", "Known networks: 1."]),
         ("connection/www.lab.example", &["the program asks for addresses", "AAAA query sent", "handed over", "Cached"]),
         ("host", &["No daemon is running", "Supervisor wake-ups"]),
         ("steering", &["No tunnel over two channels"]),
@@ -395,6 +395,11 @@ inside!(every_view_shows_what_happened_in_a_real_browser, || {
     assert!(thrown.is_none(), "{thrown:?}");
     assert_eq!(shown, url.strip_prefix("http://").unwrap().split('/').next().unwrap());
     ended(hole);
+    // The address of a view, however long, is not taken for the token by a page that is loaded again there.
+    let again = "(async () => { location.hash = '#connection/www.lab.example'; const before = sessionStorage.getItem('token'); \
+                 await import('/app.js?again'); return String(before.length === 24 && before === sessionStorage.getItem('token')); })()";
+    let (same, thrown) = chromium.evaluate(&url, again).unwrap();
+    assert!(same == "true", "{same} {thrown:?}");
     // Without the token there is nothing to see.
     let bare = url.split('#').next().unwrap();
     let (shown, _) = chromium.evaluate(bare, &waited(&format!("{text}.includes('whole address')"), text)).unwrap();

@@ -25,7 +25,7 @@ fn experiment(folder: &Path, seed: u64) {
 }
 
 /// A browser on the client.
-fn browser(lab: &Lab) -> Option<Chromium> {
+pub fn browser(lab: &Lab) -> Option<Chromium> {
     let profile = lab.scratch.path("chromium");
     fs::create_dir(&profile).unwrap();
     let mut shell = lab.command("/bin/sh");

@@ -5,6 +5,7 @@
 mod attack;
 mod hostile;
 mod keys;
+mod page;
 mod programs;
 mod proxy;
 mod scene;

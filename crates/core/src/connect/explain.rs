@@ -38,6 +38,8 @@ pub struct Explanation {
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RaceReport {
+    /// Its number: no other race of the same connector has it, and later ones have higher ones.
+    pub number: u64,
     /// The name that it was for.
     pub name: String,
     /// The program that it was for.
@@ -144,9 +146,15 @@ impl Connector {
         Some(Explanation { host, race, cached, families, addresses, left_alone, left_alone_in_all: in_all })
     }
 
-    /// The latest races, the last first, at most so many.
-    pub fn races(&self, now: Instant, most: usize) -> Vec<RaceReport> {
-        self.timelines.latest(most).into_iter().map(|(name, race)| self.race_report(now, name, race)).collect()
+    /// The latest races, the last first, at most so many; of these only the ones that have changed `after` so many
+    /// [changes](Self::changes_of_races).
+    pub fn races(&self, now: Instant, most: usize, after: u64) -> Vec<RaceReport> {
+        self.timelines.latest(most, after).into_iter().map(|(name, race)| self.race_report(now, name, race)).collect()
+    }
+
+    /// How often a race has begun, or something has happened in one.
+    pub fn changes_of_races(&self) -> u64 {
+        self.timelines.changes()
     }
 
     /// The address families, as this network has them.
@@ -174,6 +182,7 @@ impl Connector {
     fn race_report(&self, now: Instant, name: &str, race: &Timeline) -> RaceReport {
         let events = race.events.iter().map(|(at, e)| EventReport { at_ms: ms(*at - race.began), event: e.clone() });
         RaceReport {
+            number: race.job,
             name: name.to_owned(),
             app: race.app.to_string(),
             race: self.settings.race.name.to_owned(),

@@ -1,7 +1,7 @@
-//! What happened, for people who want to know why: the last race for each name, and the calls that were left alone, by
-//! host. Written down as it happens, read by `explain`; nothing is decided by it.
+//! What happened, for people who want to know why: the last race for each name, the latest ones before those, and the calls
+//! that were left alone, by host. Written down as it happens, read by `explain` and by pages; nothing is decided by it.
 //!
-//! Memory is bounded: one race a name, a number of names, of events a race and of addresses an event. What was written
+//! Memory is bounded: a number of names, of earlier races, of events a race and of addresses an event. What was written
 //! down longest ago makes room.
 
 use super::{Output, RequestId};
@@ -15,6 +15,8 @@ use std::sync::Arc;
 
 /// Names whose last race is remembered, and hosts whose calls are counted.
 pub const MAX_HOSTS: usize = 1024;
+/// Races that are remembered besides the last one of each name.
+pub const MAX_EARLIER: usize = 1000;
 /// Events of a race that are remembered; a race of two addresses has about fifteen.
 pub const MAX_EVENTS: usize = 64;
 /// Addresses of an event that are remembered.
@@ -140,7 +142,7 @@ pub(super) fn ms(d: Duration) -> f64 {
     (d.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// The last race for one name.
+/// A race: one connection, or one lookup whose program opened none.
 #[derive(Clone, Debug)]
 pub(super) struct Timeline {
     pub app: Arc<str>,
@@ -149,7 +151,9 @@ pub(super) struct Timeline {
     /// Events beyond [`MAX_EVENTS`].
     pub omitted: u32,
     /// The job that it is about.
-    job: u64,
+    pub job: u64,
+    /// How many changes of all races there had been with its last one.
+    changed: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -158,26 +162,41 @@ struct Left {
     reasons: BTreeMap<Pass, u64>,
 }
 
-/// The last race for each name, and the calls that were left alone.
+/// Races, and the calls that were left alone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Timelines {
+    /// The last race for each name.
     races: HashMap<Arc<str>, Timeline>,
+    /// Races before those, by job: several connections to one name may be opened at the same time.
+    earlier: BTreeMap<u64, (Arc<str>, Timeline)>,
+    /// How often a race has begun or something has happened in one.
+    changes: u64,
     left: HashMap<Arc<str>, Left>,
     /// The addresses that the calls under way are about.
     calls: HashMap<RequestId, IpAddr>,
 }
 
 impl Timelines {
-    /// A race for `name` begins; the one before is forgotten.
+    /// A race for `name` begins.
     pub fn begin(&mut self, now: Instant, job: u64, app: &Arc<str>, name: &Arc<str>) {
         make_room(&mut self.races, name, |race| race.began);
-        let race = Timeline { app: Arc::clone(app), began: now, events: Vec::new(), omitted: 0, job };
-        self.races.insert(Arc::clone(name), race);
+        self.changes += 1;
+        let changed = self.changes;
+        let race = Timeline { app: Arc::clone(app), began: now, events: Vec::new(), omitted: 0, job, changed };
+        if let Some(before) = self.races.insert(Arc::clone(name), race) {
+            self.earlier.insert(before.job, (Arc::clone(name), before));
+            if self.earlier.len() > MAX_EARLIER {
+                self.earlier.pop_first();
+            }
+        }
     }
 
-    /// Writes down what happened to `job`, unless there has been another race for `name` since it began.
+    /// Writes down what happened to `job`, a race for `name`.
     pub fn note(&mut self, now: Instant, job: u64, name: &str, event: Event) {
-        let Some(race) = self.races.get_mut(name).filter(|race| race.job == job) else { return };
+        let last = self.races.get_mut(name).filter(|race| race.job == job);
+        let Some(race) = last.or_else(|| self.earlier.get_mut(&job).map(|(_, race)| race)) else { return };
+        self.changes += 1;
+        race.changed = self.changes;
         if race.events.len() < MAX_EVENTS {
             race.events.push((now, event));
         } else {
@@ -226,11 +245,18 @@ impl Timelines {
         self.races.get(name)
     }
 
-    /// The latest races, the last first, at most so many.
-    pub fn latest(&self, most: usize) -> Vec<(&str, &Timeline)> {
-        let mut all: Vec<_> = self.races.iter().map(|(name, race)| (&**name, race)).collect();
-        all.sort_by(|(a, x), (b, y)| y.began.cmp(&x.began).then_with(|| a.cmp(b)));
+    /// How often a race has begun or something has happened in one.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// The latest races, the last first, at most so many, and of these the ones that have changed `after` so many changes.
+    pub fn latest(&self, most: usize, after: u64) -> Vec<(&str, &Timeline)> {
+        let earlier = self.earlier.values().map(|(name, race)| (&**name, race));
+        let mut all: Vec<_> = self.races.iter().map(|(name, race)| (&**name, race)).chain(earlier).collect();
+        all.sort_unstable_by_key(|(_, race)| std::cmp::Reverse(race.job));
         all.truncate(most);
+        all.retain(|(_, race)| race.changed > after);
         all
     }
 
@@ -287,6 +313,27 @@ mod tests {
         all.note(at(7), 2, &name, Event::Asked { port: None });
         let race = all.race(&name).unwrap();
         assert_eq!((&*race.app, race.events.len()), ("wget", 1));
+        let told: Vec<_> = all.latest(9, 0).iter().map(|(name, race)| (*name, race.job, race.events.len())).collect();
+        assert_eq!(told, [("www.example", 2, 1), ("www.example", 1, 1)], "each is a race of its own");
+    }
+
+    #[test]
+    fn a_thousand_races_of_one_name_are_told_and_later_only_what_has_changed() {
+        let mut all = Timelines::default();
+        let name: Arc<str> = "www.example".into();
+        all.begin(at(0), 0, &"curl".into(), &"other.example".into());
+        for job in 1..=MAX_EARLIER as u64 + 9 {
+            all.begin(at(job), job, &"curl".into(), &name);
+        }
+        assert_eq!(all.latest(usize::MAX, 0).len(), MAX_EARLIER + 2, "the last of each name, and those before");
+        assert!(all.race("other.example").is_some(), "a busy name takes no room from others");
+        let (most, seen) = (all.latest(1000, 0), all.changes());
+        assert_eq!((most.len(), most[0].1.job, most[999].1.job), (1000, 1009, 10));
+        assert!(all.latest(1000, seen).is_empty());
+        all.note(at(2000), 500, &name, Event::GivenUp { errno: 111 });
+        all.note(at(2000), 8, &name, Event::GivenUp { errno: 111 });
+        let changed: Vec<u64> = all.latest(1000, seen).iter().map(|(_, race)| race.job).collect();
+        assert_eq!(changed, [500], "the other is none of the latest thousand");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// Version of the object.
 pub const VERSION: u32 = 1;
 /// The most connections and programs that are reported; those with the most data come first.
-const MOST_LINES: usize = 200;
+const MOST_LINES: usize = 1000;
 const MOST_APPS: usize = 100;
 /// Connections that have ended and are reported: the latest.
 const MOST_ENDED: usize = 100;
@@ -452,7 +452,7 @@ mod tests {
             (tallies.programs[OTHERS].connections, tallies.programs["app0"].values["connect_ms"].len()),
             (50, LATEST)
         );
-        let board = tallies.board(std::iter::repeat_n((&one, None, 1.0), 500), std::iter::empty());
+        let board = tallies.board(std::iter::repeat_n((&one, None, 1.0), MOST_LINES + 300), std::iter::empty());
         assert_eq!((board.apps.len(), board.connections.len()), (MOST_APPS, MOST_LINES));
         let numbers: Vec<u64> = board.ended.iter().map(|ended| ended.number).collect();
         let last = (MOST_NAMES + 50 + 2 * LATEST) as u64;

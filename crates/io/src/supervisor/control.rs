@@ -109,8 +109,8 @@ impl Supervisor {
                 summary.notes = self.keeper.as_mut().map(Keeper::news).unwrap_or_default();
                 Some(Reply::Summary(Box::new(summary)))
             }
-            (Request::Observe { descriptors: what, races, history }, _) => {
-                let observation = self.observation(races, history);
+            (Request::Observe { descriptors: what, races, after, history }, _) => {
+                let observation = self.observation(races, after, history);
                 Some(match matched(&what, descriptors).and_then(|files| write(files, &observation)) {
                     Ok(()) => Reply::Observed,
                     Err(why) => Reply::Refused(why),
@@ -159,7 +159,7 @@ impl Supervisor {
         }
     }
 
-    fn observation(&mut self, races: usize, history: bool) -> Observation {
+    fn observation(&mut self, races: usize, after: u64, history: bool) -> Observation {
         let now = self.engine.clock.now();
         let runs = self.runs.values().take(MAX_RUNS_OBSERVED).map(|run| run.registered.clone());
         Observation {
@@ -174,7 +174,8 @@ impl Supervisor {
             ignored_messages: self.engine.transport.ignored,
             families: self.engine.connector.families(now),
             resolvers: self.engine.names.servers().iter().map(ToString::to_string).collect(),
-            races: self.engine.connector.races(now, races),
+            races: self.engine.connector.races(now, races, after),
+            changes: self.engine.connector.changes_of_races(),
             history: history.then(|| self.history()),
         }
     }

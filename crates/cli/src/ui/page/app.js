@@ -8,10 +8,10 @@ const live = document.getElementById('live');
 const state = { now: undefined };
 let view;
 
-/** The token that is behind # in the address that headstart printed; from then on it is this tab's alone. */
+/** The token that is behind # in the address that headstart printed, 144 bits; from then on it is this tab's alone. No view is named like one. */
 function token() {
   const given = location.hash.slice(1);
-  if (given.length > 20) {
+  if (/^[\w-]{24}$/.test(given)) {
     sessionStorage.setItem('token', given);
     history.replaceState(undefined, '', '#now');
   }

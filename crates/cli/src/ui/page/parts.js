@@ -160,7 +160,7 @@ export class Chart {
     const axis = { stroke: colour('--quiet'), grid: { stroke: colour('--line'), width: 1 }, ticks: { show: false } };
     const series = this.lines.map(([label, name]) => ({ label, stroke: colour(name), width: 2, spanGaps: false, points: { show: false } }));
     this.plot = new globalThis.uPlot({
-      width: Math.max(200, this.holder.clientWidth), height: 200, legend: { show: false },
+      width: Math.max(200, this.holder.clientWidth), height: 200, padding: [8, 30, 0, 0], legend: { show: false },
       scales: { y: { range: (_, low, high) => [0, Math.max(high ?? 0, 1) * 1.1] } },
       axes: [{ ...axis, space: 90 }, { ...axis, size: (_, all) => 16 + 7 * Math.max(4, ...(all ?? []).map((one) => one.length)), values: (_, all) => all.map((v) => this.format(v)) }],
       series: [{}, ...series],

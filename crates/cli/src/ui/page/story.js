@@ -49,8 +49,8 @@ export function lanes(race) {
 /** A picture as wide as `width`, with names and an axis, or small without either. */
 export function picture(race, width, small = false) {
   const { end, lanes: all } = lanes(race);
-  const step = small ? 5 : LANE;
-  const height = small ? Math.max(26, all.length * step + 12) : all.length * LANE + 34;
+  const step = small ? Math.min(5, 20 / all.length) : LANE;
+  const height = small ? 26 : all.length * LANE + 34;
   const x = (at) => LEFT + (Math.min(at, end) / end) * (width - 2 * LEFT);
   const parts = [];
   if (!small) {

@@ -2,24 +2,18 @@
 
 import { ask } from './app.js';
 import { Lab } from './lab.js';
+import { Lanes } from './lanes.js';
 import { Messages } from './messages.js';
 import { Cards, Chart, Rate, Table, age, bytes, count, h, ms, quantile, say, sum } from './parts.js';
 import { outcome, picture, story } from './story.js';
 import { Trend } from './trend.js';
 
-/** Races and connections that are shown at once. */
-const MOST = 200;
+/** Connections of each list: as many as the server sends. */
+const MOST = 1000;
 
 const connections = (tally) => tally.handed_over + tally.handed_over_in_progress;
 const perSecond = (value) => `${value.toFixed(value < 10 ? 1 : 0)}/s`;
 const mbit = (value) => `${value.toFixed(value < 10 ? 2 : 0)} Mbit/s`;
-
-/** A link to the story of a host; one element a name, so that what is focused stays. */
-const links = new Map();
-function toStory(name) {
-  if (!links.has(name)) links.set(name, h('a', { href: `#connection/${encodeURIComponent(name)}` }, name));
-  return links.get(name);
-}
 
 function nothingYet() {
   return 'Nothing yet: start a program by “headstart run -- PROGRAM”.';
@@ -31,14 +25,12 @@ class Now {
   cards = new Cards(['Programs running', 'Lookups', 'Connections', 'Ready at once', 'Failed', 'Measured, open']);
   pace = new Chart('Lookups and connections', [['lookups', '--dns'], ['connections', '--v4'], ['failed', '--bad']], perSecond);
   flow = new Chart('Data of measured programs', [['down', '--v6'], ['up', '--good']], mbit);
-  races = new Table('Latest connections by name', [['host'], ['program', 'left'], ['lookups and attempts', 'wide left'], ['result', 'left'], ['took'], ['ago']], nothingYet());
-  open = new Table('Open connections of measured programs', [['peer'], ['program', 'left'], ['open for'], ['connect'], ['round trip'], ['down'], ['up'], ['repeated']], 'No measurement is running: “sudo headstart run --measure -- PROGRAM” starts one.');
-  more = h('p', { class: 'quiet' });
+  races = new Lanes('Latest connections', [['host', 'minmax(11rem, 2fr)', 'left'], ['program', 'minmax(7rem, 1fr)', 'left'], ['lookups and attempts', 'minmax(12rem, 4fr)', 'left'], ['result', '8rem', 'left'], ['took', '5.5rem'], ['ago', '5rem']], nothingYet());
+  open = new Lanes('Open connections of measured programs', [['peer', 'minmax(13rem, 3fr)', 'left'], ['program', 'minmax(7rem, 1fr)', 'left'], ['open for', '6.5rem'], ['connect', '6.5rem'], ['round trip', '7.5rem'], ['down', '6.5rem'], ['up', '6.5rem'], ['repeated', '7rem']], 'No measurement is running: “sudo headstart run --measure -- PROGRAM” starts one.');
   rates = [0, 1, 2, 3, 4].map(() => new Rate());
-  pictures = new Map();
 
   element() {
-    return (this.root ??= h('div', {}, this.cards.element, h('div', { class: 'pair' }, this.pace.element, this.flow.element), h('h2', {}, 'Connections'), this.races.element, h('h2', {}, 'Measured'), this.more, this.open.element));
+    return (this.root ??= h('div', {}, this.cards.element, h('div', { class: 'pair' }, this.pace.element, this.flow.element), h('h2', {}, 'Connections'), this.races.element, h('h2', {}, 'Measured'), this.open.element));
   }
   enter() { if (!this.pace.plot) [this.pace, this.flow].forEach((chart) => chart.mount()); }
   leave() { [this.pace, this.flow].forEach((chart) => chart.unmount()); }
@@ -58,9 +50,9 @@ class Now {
   show(all) {
     const sup = all.supervisor;
     const tally = sup?.tally;
-    const measured = Object.values(all.measurements);
+    const measured = Object.entries(all.measurements);
     // Lines are those with the most data; programs count all.
-    const open = measured.reduce((n, one) => n + Object.values(one.apps).reduce((m, app) => m + app.open, 0), 0);
+    const open = measured.reduce((n, [, one]) => n + Object.values(one.apps).reduce((m, app) => m + app.open, 0), 0);
     this.cards.show({
       'Programs running': sup ? count(Object.keys(sup.runs).length + sup.runs_omitted) : '–',
       Lookups: tally ? count(tally.resolved + tally.unresolved) : '–',
@@ -69,23 +61,24 @@ class Now {
       Failed: tally ? count(tally.failed) : '–',
       'Measured, open': measured.length > 0 ? count(open) : '–',
     });
-    const races = Object.entries(sup?.races ?? {}).sort(([, a], [, b]) => b.began_ms - a.began_ms).slice(0, MOST);
-    const kept = new Map();
-    this.races.show(races.map(([name, race]) => {
-      const key = `${name} ${race.began_ms} ${race.events.length}`;
-      const drawn = this.pictures.get(key) ?? picture({ ...race, name }, 300, true);
-      kept.set(key, drawn);
-      const last = race.events.at(-1)?.at_ms ?? 0;
-      return [name, [toStory(name), race.app, drawn, outcome(race)[0], ms(last), age(sup.up_ms - race.began_ms)]];
-    }));
-    this.pictures = kept;
-    const lines = measured.flatMap((one) => Object.entries(one.connections).map(([key, line]) => [key, line, one.at_ms]));
-    const shown = Math.min(lines.length, MOST);
-    say(this.more, open > shown ? `The ${shown} of ${open} open connections with the most data.` : '');
-    this.open.show(lines.slice(0, MOST).map(([key, line, at]) => [key, [
+    this.showRaces(sup);
+    const lines = measured.flatMap(([pid, one]) => Object.entries(one.connections).map(([key, line]) => [`${pid} ${key}`, { line, at: one.at_ms }]));
+    const shown = lines.slice(0, MOST);
+    this.open.show(shown, ({ line, at }) => [
       line.peer, line.app, age(at - line.began_ms), ms(line.meters.connect_ms), ms(line.meters.rtt_ms),
       bytes(line.down_bytes), bytes(line.up_bytes), count((line.meters.retransmissions ?? 0) + (line.meters.local_retransmissions ?? 0)),
-    ]]));
+    ], open > shown.length ? `${count(shown.length)} of ${count(open)} open connections: those with the most data. The others are not shown.` : `${count(shown.length)} open`);
+  }
+
+  /** A line for each connection, the latest first; their numbers go up. */
+  showRaces(sup) {
+    const races = Object.entries(sup?.races ?? {}).sort(([a], [b]) => b - a).slice(0, MOST);
+    const more = races.length < MOST ? `${count(races.length)} shown` : `The latest ${count(MOST)}. Earlier ones are not shown.`;
+    this.races.show(races.map(([number, race]) => [number, { ...race, up_ms: sup.up_ms }]), (race, kept) => {
+      if (kept.events !== race.events) [kept.events, kept.picture] = [race.events, picture(race, 300, true)];
+      kept.link ??= h('a', { href: `#connection/${encodeURIComponent(race.name)}` }, race.name);
+      return [kept.link, race.app, kept.picture, outcome(race)[0], ms(race.events.at(-1)?.at_ms ?? 0), age(race.up_ms - race.began_ms)];
+    }, more);
   }
 }
 
@@ -209,7 +202,7 @@ class Network {
       return [address, [address, ms(peer.rtt_us === undefined ? undefined : peer.rtt_us / 1000), h('span', { class: state[1] }, state[0])]];
     }));
     const more = here?.peers_omitted ? `${here.peers_omitted} more addresses. ` : '';
-    say(this.others, `${more}${networks.length} networks are known.`);
+    say(this.others, `${more}Known networks: ${networks.length}.`);
   }
 }
 
@@ -248,7 +241,7 @@ class Connection {
   }
 
   show(all) {
-    const names = Object.keys(all.supervisor?.races ?? {}).sort();
+    const names = [...new Set(Object.values(all.supervisor?.races ?? {}).map((race) => race.name))].sort();
     if (names.join() === this.names) return;
     this.names = names.join();
     this.list.replaceChildren(...names.map((name) => h('option', { value: name })));
@@ -311,9 +304,10 @@ class Steering {
   channels = new Table('Channels', [['channel'], ['state', 'left'], ['used as', 'left'], ['round trip'], ['loss'], ['packets'], ['data'], ['share']], 'No tunnel over two channels: “sudo headstart up --steer FILE” opens one.');
   reasons = new Table('Why packets took which channel', [['reason'], ['channel', 'left'], ['packets'], ['gained, mean']], 'No packet yet.');
   rates = [new Rate(), new Rate()];
+  tunnel = h('p', {}, '–');
 
   element() {
-    return (this.root ??= h('div', {}, h('div', { class: 'pair' }, this.share.element, this.trips.element), h('h2', {}, 'Channels'), this.channels.element, h('h2', {}, 'Decisions'), this.reasons.element));
+    return (this.root ??= h('div', {}, this.tunnel, h('div', { class: 'pair' }, this.share.element, this.trips.element), h('h2', {}, 'Channels'), this.channels.element, h('h2', {}, 'Decisions'), this.reasons.element));
   }
   enter() { if (!this.share.plot) [this.share, this.trips].forEach((chart) => chart.mount()); }
   leave() { [this.share, this.trips].forEach((chart) => chart.unmount()); }
@@ -329,8 +323,9 @@ class Steering {
 
   show(all) {
     const tunnel = all.daemon?.steering;
+    say(this.tunnel, tunnel ? `${tunnel.interface}, policy ${tunnel.policy}` : 'No tunnel.');
     this.channels.show((tunnel?.channels ?? []).map((one) => [one.channel, [
-      one.channel, one.alive ? 'up' : 'down', one.uses, ms(one.rtt_ms), `${one.loss.toFixed(1)} %`, count(one.packets), bytes(one.bytes), `${one.share.toFixed(0)} %`,
+      one.channel, h('span', { class: one.alive ? 'good' : 'bad' }, one.alive ? 'up' : 'down'), one.uses, ms(one.rtt_ms), `${one.loss.toFixed(1)} %`, count(one.packets), bytes(one.bytes), `${one.share.toFixed(0)} %`,
     ]]));
     this.reasons.show((tunnel?.reasons ?? []).map((one) => [`${one.why} ${one.channel}`, [one.why, one.channel, count(one.packets), ms(one.gained_ms)]]));
   }
