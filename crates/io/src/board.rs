@@ -146,7 +146,7 @@ mod tests {
         lines: Vec<String>,
     }
 
-    impl Told for Long {
+    impl Report for Long {
         const NAME: &'static str = "headstart-test-long-";
         const VERSION: u32 = 3;
 

@@ -210,7 +210,7 @@ pub fn begin(path: &Path, format: Format) -> anyhow::Result<Written<Entry>> {
     Written::begin("log", format!("the log {}", path.display()), move |entries| sink.write_all(entries, format))
 }
 
-/// Never waits for a reader: a pipe that nobody reads is an error.
+/// Never waits for a reader: a pipe without a reader is an error.
 fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK.bits() as i32;
     OpenOptions::new().create(true).append(true).mode(0o640).custom_flags(flags).open(path)
