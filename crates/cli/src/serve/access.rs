@@ -164,8 +164,7 @@ impl Entry {
             .to_string();
         }
         let (method, target) = (quoted(method), quoted(target));
-        let mut line =
-            format!("{client} - - [{}] \"{method} {target} {version}\" {status} {bytes}", date(self.at));
+        let mut line = format!("{client} - - [{}] \"{method} {target} {version}\" {status} {bytes}", date(self.at));
         if matches!(format, Format::Combined) {
             let said = |field: &Option<String>| field.as_deref().map_or("-".to_owned(), quoted);
             _ = write!(line, " \"{}\" \"{}\"", said(&self.referrer), said(&self.agent));
@@ -314,7 +313,10 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!((lines.len(), lines[0]), (2, "before"));
         let object: serde_json::Value = serde_json::from_str(lines[1]).unwrap();
-        assert_eq!([&object["client"], &object["bytes"], &object["status"]], [&json!("192.0.2.7"), &json!(15), &json!(200)]);
+        assert_eq!(
+            [&object["client"], &object["bytes"], &object["status"]],
+            [&json!("192.0.2.7"), &json!(15), &json!(200)]
+        );
         assert_eq!(object["user_agent"].as_str().unwrap().len(), LONGEST);
     }
 
@@ -330,7 +332,10 @@ mod tests {
         let was = sink.file.as_ref().unwrap().metadata().unwrap().ino();
         sink.look();
         assert_eq!(sink.file.unwrap().metadata().unwrap().ino(), was);
-        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), fs::read_to_string(&old).unwrap().as_str()), ("new\n", ""));
+        assert_eq!(
+            (fs::read_to_string(&path).unwrap().as_str(), fs::read_to_string(&old).unwrap().as_str()),
+            ("new\n", "")
+        );
     }
 
     #[test]
@@ -340,8 +345,14 @@ mod tests {
         assert!(!log.end());
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
-        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR, 0)
-            .unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &pipe,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .unwrap();
         assert!(begin(&pipe, Format::Common).is_err());
     }
 }

@@ -23,8 +23,8 @@ mod turns;
 mod written;
 
 use crate::exit::{self, Usage};
-use anyhow::Context as _;
 use access::Access;
+use anyhow::Context as _;
 use certificate::Certificate;
 use headstart_core::cwnd::history::Medium;
 use headstart_core::path::NetworkId;
