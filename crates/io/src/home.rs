@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The name of the socket, with the protocol's version: a supervisor of another version is not even connected to.
-const SOCKET: &str = concat!("socket-", env!("CARGO_PKG_VERSION"), "-3");
+const SOCKET: &str = concat!("socket-", env!("CARGO_PKG_VERSION"), "-4");
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
 /// How long a supervisor may take to answer before it counts as stuck. It does nothing that takes a thousandth of it,

@@ -96,7 +96,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     for (name, wish, flows) in
         [("down_one", DOWN, 1), ("down_many", DOWN, args.flows), ("up_one", UP, 1), ("up_many", UP, args.flows)]
     {
-        let (transfer, cut) = until_whole(clock, || transfer(to, wish, flows, time, clock, &mut stream));
+        let (transfer, cut) = repeated(to, wish, flows, time, clock, &mut stream);
         if cut > 0 {
             doubts.push(format!("{name}: {cut} of {} tries cut off by the server", cut + 1));
         }
@@ -220,11 +220,29 @@ fn transfer(
     })
 }
 
-/// The first transfer whose connections are left to their end, and how many were not.
-fn until_whole(clock: Clock, mut transfer: impl FnMut() -> io::Result<Transfer>) -> (io::Result<Transfer>, usize) {
+/// As [`transfer`], as often as it takes; how often the server cut it off.
+fn repeated(
+    to: SocketAddr,
+    wish: u8,
+    flows: u8,
+    time: Duration,
+    clock: Clock,
+    echo: &mut TcpStream,
+) -> (io::Result<Transfer>, usize) {
+    until_whole(clock, |before| {
+        // The server may have ended that one.
+        if before > 0 {
+            *echo = greet(to, ECHO)?;
+        }
+        transfer(to, wish, flows, time, clock, echo)
+    })
+}
+
+/// The first transfer whose connections are left to their end, and how many were not; `transfer` gets the number of those before it.
+fn until_whole(clock: Clock, mut transfer: impl FnMut(usize) -> io::Result<Transfer>) -> (io::Result<Transfer>, usize) {
     let mut cut = 0;
     loop {
-        let transfer = transfer();
+        let transfer = transfer(cut);
         let is_cut = |why: &io::Error| {
             use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
             matches!(why.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
@@ -267,7 +285,8 @@ mod tests {
     fn a_transfer_that_is_cut_off_is_tried_again_and_one_that_fails_otherwise_is_not() {
         let tried = |fails: &[io::ErrorKind]| {
             let mut tries = 0;
-            let (transfer, cut) = until_whole(Clock::new(), || {
+            let (transfer, cut) = until_whole(Clock::new(), |before| {
+                assert_eq!(before, tries);
                 tries += 1;
                 let whole = Transfer { mbit_s: 1.0, loaded: RoundTrips(Vec::new()) };
                 fails.get(tries - 1).map_or(Ok(whole), |kind| Err((*kind).into()))

@@ -285,13 +285,13 @@ mod tests {
     #[test]
     fn lines_are_as_other_tools_read_them_and_no_client_forges_one() {
         let plain = entry("/a?b=c", None);
-        let common = r#"192.0.2.1 - - [27/Nov/2026:19:26:40 +0000] "GET /a?b=c HTTP/3" 200 17"#;
+        let common = r#"192.0.2.1 - - [27/Nov/2026:20:06:40 +0000] "GET /a?b=c HTTP/3" 200 17"#;
         assert_eq!(plain.line(Format::Common), common);
         assert_eq!(plain.line(Format::Combined), format!("{common} \"-\" \"-\""));
         let forged = entry("/", Some("a\" \\\n1.2.3.4 \u{1b}[31m")).line(Format::Combined);
         assert!(forged.ends_with(r#""-" "a\" \\\x0a1.2.3.4 \x1b[31m""#) && forged.lines().count() == 1, "{forged}");
         let object: serde_json::Value = serde_json::from_str(&plain.line(Format::Json)).unwrap();
-        assert_eq!(object["time"], "2026-11-27T19:26:40Z");
+        assert_eq!(object["time"], "2026-11-27T20:06:40Z");
         assert_eq!((&object["duration_ms"], &object["protocol"]), (&json!(1.5), &json!("HTTP/3")));
     }
 

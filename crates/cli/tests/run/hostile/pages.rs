@@ -209,6 +209,7 @@ inside!(one_address_does_not_keep_every_place_of_a_measurement, || {
     // As many connections at once as a client may open, and one that was open before.
     let words = ["measure", "network", &to, "--seconds", "0.2", "--flows", "32", "--json"];
     let measured = ended(scratch.headstart(words).spawn().unwrap());
+    println!("{measured:?}");
     let row = Attack { attack: "every place taken by one address", listener: "measure serve" };
     row.at_most("measurements of others that fail, of 1", 0.0, f64::from(u8::from(measured.code != Some(0))));
     row.at_most("descriptors", (PLACES * 2 + 32) as f64, server.descriptors() as f64);
