@@ -23,8 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long it may take for the first answer, which shows whether it is a headstart server.
 const FIRST: Duration = Duration::from_secs(3);
 /// How often a transfer is tried whose connections the server ends: it may do that when all its places are taken.
-const TRIES: usize = 3;
-/// How long the server has until the next try, to free what the last one held.
+const TRIES: usize = 4;
+/// How long the server has until the second try, to free what the first one held; twice as long before each one after that.
 const BREATH: Duration = Duration::from_millis(500);
 
 /// Arguments of `headstart measure network`.
@@ -244,14 +244,14 @@ fn until_whole(clock: Clock, mut transfer: impl FnMut(usize) -> io::Result<Trans
     loop {
         let transfer = transfer(cut);
         let is_cut = |why: &io::Error| {
-            use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-            matches!(why.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+            use io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected, UnexpectedEof};
+            matches!(why.kind(), BrokenPipe | ConnectionReset | NotConnected | UnexpectedEof)
         };
         if cut + 1 == TRIES || !transfer.as_ref().is_err_and(is_cut) {
             return (transfer, cut);
         }
+        clock.sleep_until(clock.now() + BREATH * (1 << cut));
         cut += 1;
-        clock.sleep_until(clock.now() + BREATH);
     }
 }
 
@@ -293,10 +293,10 @@ mod tests {
             });
             (transfer.is_ok(), cut, tries)
         };
-        use io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut, UnexpectedEof};
+        use io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected, TimedOut, UnexpectedEof};
         assert_eq!(tried(&[]), (true, 0, 1));
-        assert_eq!(tried(&[BrokenPipe, ConnectionReset]), (true, 2, 3));
-        assert_eq!(tried(&[UnexpectedEof; 9]), (false, 2, 3));
+        assert_eq!(tried(&[BrokenPipe, NotConnected, ConnectionReset]), (true, 3, 4));
+        assert_eq!(tried(&[UnexpectedEof; 9]), (false, 3, 4));
         assert_eq!(tried(&[TimedOut]), (false, 0, 1));
     }
 }
