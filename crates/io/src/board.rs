@@ -1,7 +1,7 @@
 //! Boards: what a running process tells a client that asks, one JSON object a connection.
 //!
 //! The client connects to a socket with an abstract name (unix(7)), which needs no removal, and gets a file in memory: a thousand
-//! connections do not fit into the buffer of a socket, and nobody waits for a client that reads slowly. Only the same user and root
+//! connections do not fit into the buffer of a socket, and a client that reads slowly holds nothing up. Only the same user and root
 //! get it: the kernel names the client (SO_PEERCRED).
 
 use crate::local;

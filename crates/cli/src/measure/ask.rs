@@ -24,6 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const FIRST: Duration = Duration::from_secs(3);
 /// How often a transfer is tried whose connections the server ends: it may do that when all its places are taken.
 const TRIES: usize = 4;
+/// A transfer that was cut off later than this has met the server's time limit, and would again.
+const EARLY: Duration = Duration::from_secs(5);
 /// How long the server has until the second try, to free what the first one held; twice as long before each one after that.
 const BREATH: Duration = Duration::from_millis(500);
 
@@ -96,7 +98,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     for (name, wish, flows) in
         [("down_one", DOWN, 1), ("down_many", DOWN, args.flows), ("up_one", UP, 1), ("up_many", UP, args.flows)]
     {
-        let (transfer, cut) = repeated(to, wish, flows, time, clock, &mut stream);
+        let (transfer, cut) = repeated(Wanted { to, wish, flows, time, clock }, &mut stream);
         if cut > 0 {
             doubts.push(format!("{name}: {cut} of {} tries cut off by the server", cut + 1));
         }
@@ -188,15 +190,20 @@ fn ask(stream: &mut TcpStream, clock: Clock) -> io::Result<f64> {
     Ok(ms(clock.now().since(start)))
 }
 
-/// Moves data over `flows` connections for `time`, and makes round trips beside it.
-fn transfer(
+/// A transfer to be made.
+#[derive(Clone, Copy)]
+struct Wanted {
     to: SocketAddr,
+    /// [`DOWN`] or [`UP`].
     wish: u8,
     flows: u8,
     time: Duration,
     clock: Clock,
-    echo: &mut TcpStream,
-) -> io::Result<Transfer> {
+}
+
+/// Moves data as `wanted`, and makes round trips beside it.
+fn transfer(wanted: Wanted, echo: &mut TcpStream) -> io::Result<Transfer> {
+    let Wanted { to, wish, flows, time, clock } = wanted;
     let streams = (0..flows).map(|_| greet(to, wish)).collect::<io::Result<Vec<_>>>()?;
     let start = clock.now();
     let until = start + time;
@@ -221,33 +228,32 @@ fn transfer(
 }
 
 /// As [`transfer`], as often as it takes; how often the server cut it off.
-fn repeated(
-    to: SocketAddr,
-    wish: u8,
-    flows: u8,
-    time: Duration,
-    clock: Clock,
-    echo: &mut TcpStream,
-) -> (io::Result<Transfer>, usize) {
-    until_whole(clock, |before| {
+fn repeated(wanted: Wanted, echo: &mut TcpStream) -> (io::Result<Transfer>, usize) {
+    until_whole(wanted.clock, EARLY, |before| {
         // The server may have ended that one.
         if before > 0 {
-            *echo = greet(to, ECHO)?;
+            *echo = greet(wanted.to, ECHO)?;
         }
-        transfer(to, wish, flows, time, clock, echo)
+        transfer(wanted, echo)
     })
 }
 
-/// The first transfer whose connections are left to their end, and how many were not; `transfer` gets the number of those before it.
-fn until_whole(clock: Clock, mut transfer: impl FnMut(usize) -> io::Result<Transfer>) -> (io::Result<Transfer>, usize) {
+/// The first transfer that is not cut off within `early`, and how many were before it; `transfer` gets that number.
+fn until_whole(
+    clock: Clock,
+    early: Duration,
+    mut transfer: impl FnMut(usize) -> io::Result<Transfer>,
+) -> (io::Result<Transfer>, usize) {
     let mut cut = 0;
     loop {
+        let began = clock.now();
         let transfer = transfer(cut);
         let is_cut = |why: &io::Error| {
             use io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected, UnexpectedEof};
             matches!(why.kind(), BrokenPipe | ConnectionReset | NotConnected | UnexpectedEof)
         };
-        if cut + 1 == TRIES || !transfer.as_ref().is_err_and(is_cut) {
+        let is_late = clock.now().since(began) > early;
+        if is_late || cut + 1 == TRIES || !transfer.as_ref().is_err_and(is_cut) {
             return (transfer, cut);
         }
         clock.sleep_until(clock.now() + BREATH * (1 << cut));
@@ -283,9 +289,9 @@ mod tests {
 
     #[test]
     fn a_transfer_that_is_cut_off_is_tried_again_and_one_that_fails_otherwise_is_not() {
-        let tried = |fails: &[io::ErrorKind]| {
+        let tried = |early, fails: &[io::ErrorKind]| {
             let mut tries = 0;
-            let (transfer, cut) = until_whole(Clock::new(), |before| {
+            let (transfer, cut) = until_whole(Clock::new(), early, |before| {
                 assert_eq!(before, tries);
                 tries += 1;
                 let whole = Transfer { mbit_s: 1.0, loaded: RoundTrips(Vec::new()) };
@@ -294,9 +300,10 @@ mod tests {
             (transfer.is_ok(), cut, tries)
         };
         use io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected, TimedOut, UnexpectedEof};
-        assert_eq!(tried(&[]), (true, 0, 1));
-        assert_eq!(tried(&[BrokenPipe, NotConnected, ConnectionReset]), (true, 3, 4));
-        assert_eq!(tried(&[UnexpectedEof; 9]), (false, 3, 4));
-        assert_eq!(tried(&[TimedOut]), (false, 0, 1));
+        assert_eq!(tried(EARLY, &[]), (true, 0, 1));
+        assert_eq!(tried(EARLY, &[BrokenPipe, NotConnected, ConnectionReset]), (true, 3, 4));
+        assert_eq!(tried(EARLY, &[UnexpectedEof; 9]), (false, 3, 4));
+        assert_eq!(tried(EARLY, &[TimedOut]), (false, 0, 1));
+        assert_eq!(tried(Duration::ZERO, &[BrokenPipe]), (false, 0, 1), "the time limit of the server");
     }
 }

@@ -19,7 +19,7 @@ fn the_addresses_that_were_overheard_are_raced_without_a_question() {
     };
     assert_eq!(s.reached(attempt), v4(1));
     assert_eq!(s.begun(), [(0, v6(1)), (250, v4(1))]);
-    assert!(!s.outputs.iter().any(|(_, o)| matches!(o, Output::Query { .. })), "nobody is asked");
+    assert!(!s.outputs.iter().any(|(_, o)| matches!(o, Output::Query { .. })), "no server is asked");
 }
 
 #[test]
