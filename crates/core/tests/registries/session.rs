@@ -177,7 +177,7 @@ fn play(technique: &str, steps: &[Step]) -> Play {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
 
     /// Nothing panics, no end wants to be woken at a moment that has passed, each message is handed out once at most, those of an
     /// ordered lane in their order, and the same story is told twice the same.

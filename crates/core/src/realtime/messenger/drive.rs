@@ -281,7 +281,8 @@ impl Messenger {
     }
 
     fn deadlines(&self) -> impl Iterator<Item = Deadline> {
-        let now = self.gauge.sends.last.max(self.gauge.arrivals.last).unwrap_or(Instant::ZERO);
+        let event = self.gauge.sends.last.max(self.gauge.arrivals.last);
+        let now = event.map_or(self.looked, |event| event.max(self.looked));
         let view = self.view(now);
         let patience = self.patience(&view);
         let next = self.next_message(&view);
@@ -357,6 +358,7 @@ impl Machine for Messenger {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
+        self.looked = now;
         let view = self.view(now);
         if let Some(patience) = self.patience(&view)
             && self.next_message(&view).is_none_or(|next| next <= now)

@@ -214,6 +214,8 @@ pub struct Messenger {
     noticed: bool,
     /// When the first message came that is not acknowledged, where not each one is.
     ack_since: Option<Instant>,
+    /// When `handle_timeout` was called last: what it has found not yet due is not due for `poll_timeout` either.
+    looked: Instant,
 }
 
 impl Messenger {
@@ -235,6 +237,7 @@ impl Messenger {
             hops: 0,
             tolerance: Tolerance::default(),
             newest: Instant::ZERO,
+            looked: Instant::ZERO,
             carried: Vec::new(),
             ahead: Ahead::default(),
             last_ack: Instant::ZERO,
