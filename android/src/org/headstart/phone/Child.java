@@ -62,8 +62,10 @@ final class Child {
         return new End(process.exitValue(), last);
     }
 
-    /** Ends it, also where it hangs. */
+    /** Ends it, also where it hangs. What one that has ended by itself has written can still be read: destroying it would close that. */
     void kill() {
-        process.destroyForcibly();
+        if (process.isAlive()) {
+            process.destroyForcibly();
+        }
     }
 }
