@@ -1,14 +1,14 @@
 //! Memory of other processes that may never answer: a page that a program has to fetch (userfaultfd(2)), or one of a file whose
-//! server is gone (FUSE, NFS), blocks any thread that touches it.
+//! server is gone (FUSE, NFS), blocks any thread that touches it, also where it was there a moment ago.
 //!
-//! What is there is read at once. What is not is read by a thread of its own, which may wait without harm, and is waited for only
-//! so long; a few such threads at a time, and beyond them nothing is read that is not there.
+//! So it is read by threads that may wait without harm, and each reading is waited for only so long. A few such threads at a time; while
+//! they wait, what is there is still read, by one more.
 
 use super::process::read_memory;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
-use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 /// How long a page may take: one that was swapped out, or is read from a disk. Ours.
@@ -27,46 +27,95 @@ fn page_size() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
+/// What is to be read: of which thread's process, from which address on, and how many bytes.
+struct Wanted {
+    thread: i32,
+    address: u64,
+    length: usize,
+}
+
+/// A thread that reads, one request after the other, and ends when this is dropped and it waits for no page.
+#[derive(Debug)]
+struct Reader {
+    requests: SyncSender<Wanted>,
+    results: Receiver<io::Result<Vec<u8>>>,
+}
+
+impl Reader {
+    fn start() -> io::Result<Self> {
+        let (requests, wanted) = sync_channel::<Wanted>(1);
+        let (done, results) = sync_channel(1);
+        let work = move || {
+            for Wanted { thread, address, length } in wanted {
+                let mut bytes = vec![0; length];
+                let got = read_memory(thread, address, &mut bytes).map(|got| {
+                    bytes.truncate(got);
+                    bytes
+                });
+                // Its owner may be gone.
+                if done.send(got).is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name("page reader".into()).spawn(work)?;
+        Ok(Self { requests, results })
+    }
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Memory {
-    /// Readings that have not come back.
-    waiting: Vec<Receiver<io::Result<Vec<u8>>>>,
+    free: Option<Reader>,
+    /// Those whose page has not come.
+    waiting: Vec<Reader>,
 }
 
 impl Memory {
     /// Reads as [`read_memory`] does. [`io::ErrorKind::TimedOut`]: it does not answer, or others have not answered yet.
     pub fn read(&mut self, thread: i32, address: u64, bytes: &mut [u8]) -> io::Result<usize> {
-        if is_present(thread, address, bytes.len()).unwrap_or(false) {
-            return read_memory(thread, address, bytes);
+        let is_there = || is_present(thread, address, bytes.len()).unwrap_or(false);
+        let reader = self.reader(is_there)?;
+        // That its thread has ended is seen below.
+        let _ = reader.requests.send(Wanted { thread, address, length: bytes.len() });
+        match reader.results.recv_timeout(PATIENCE) {
+            Ok(read) => {
+                self.free = Some(reader);
+                let read = read?;
+                bytes[..read.len()].copy_from_slice(&read);
+                Ok(read.len())
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                self.waiting.push(reader);
+                Err(io::ErrorKind::TimedOut.into())
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the thread that reads memory has ended")),
         }
-        self.waiting.retain(|reading| matches!(reading.try_recv(), Err(TryRecvError::Empty)));
-        if self.waiting.len() >= MOST_WAITING {
-            return Err(io::ErrorKind::TimedOut.into());
+    }
+
+    /// One that waits for nothing. The last is for what is there: the page may be taken away all the same before it reads, and then nothing is
+    /// read until it comes.
+    fn reader(&mut self, is_there: impl FnOnce() -> bool) -> io::Result<Reader> {
+        if let Some(back) = self.waiting.iter().position(|reader| reader.results.try_recv().is_ok()) {
+            self.free = Some(self.waiting.swap_remove(back));
         }
-        let (tell, told) = sync_channel(1);
-        let length = bytes.len();
-        let read = move || {
-            let mut room = vec![0; length];
-            let got = read_memory(thread, address, &mut room);
-            // The receiver may be gone.
-            let _ = tell.send(got.map(|got| {
-                room.truncate(got);
-                room
-            }));
+        let may_read = match self.waiting.len() {
+            0..MOST_WAITING => true,
+            MOST_WAITING => is_there(),
+            _ => false,
         };
-        std::thread::Builder::new().name("memory".into()).spawn(read)?;
-        let Ok(read) = told.recv_timeout(PATIENCE) else {
-            self.waiting.push(told);
-            return Err(io::ErrorKind::TimedOut.into());
-        };
-        let read = read?;
-        bytes[..read.len()].copy_from_slice(&read);
-        Ok(read.len())
+        match self.free.take() {
+            Some(reader) if may_read => Ok(reader),
+            None if may_read => Reader::start(),
+            free => {
+                self.free = free;
+                Err(io::ErrorKind::TimedOut.into())
+            }
+        }
     }
 }
 
-/// Whether all pages from `address` on are in memory, so that reading them does not block.
+/// Whether all pages from `address` on are in memory.
 fn is_present(thread: i32, address: u64, length: usize) -> io::Result<bool> {
     let page = page_size() as u64;
     let (first, last) = (address / page, address.saturating_add(length.max(1) as u64 - 1) / page);
@@ -122,15 +171,16 @@ mod tests {
     fn what_is_there_is_read_and_what_is_not_memory_is_an_error() {
         let (there, mut here) = (*b"as it is written", [0; 16]);
         let mut memory = Memory::default();
-        assert!(is_present(own(), there.as_ptr() as u64, there.len()).unwrap());
         assert_eq!(memory.read(own(), there.as_ptr() as u64, &mut here).unwrap(), 16);
         assert_eq!(here, there);
         assert_eq!(memory.read(own(), 8, &mut here).unwrap_err().raw_os_error(), Some(libc::EFAULT));
-        // The thread fetches a page that has never been touched.
+        // A page that has never been touched.
         let untouched = vec![0u8; 64 * page_size()];
         let address = untouched.as_ptr() as u64 + 32 * page_size() as u64;
         assert_eq!(memory.read(own(), address, &mut here).unwrap(), 16);
         assert!(memory.waiting.is_empty());
+        // Also what is there: it may be taken away before it is read.
+        assert!(memory.free.is_some(), "the caller has read by itself");
     }
 
     #[test]
