@@ -24,6 +24,7 @@ const ATTACKS: &[(&str, &str)] = &[
     ("4,000 silent connections from 8 addresses", "others waited 205 ms (19 ms when quiet), 511 still waiting"),
     ("1,500 silent connections where 1,024 descriptors are allowed", NOT_TRIED),
     ("300 streams into a program that takes nothing", "790 MB (1,000 streams)"),
+    ("5,000 connections of one user", "10,000 clients, unbounded"),
     ("3,000 sessions that are not accepted, 1,000 half open", NOT_TRIED),
     ("1,200 half heads from one address", "users refused"),
     ("bogus descriptors, again and again", "a fifth of a core"),
@@ -38,12 +39,14 @@ const ATTACKS: &[(&str, &str)] = &[
     ("own connections that come back", "14,226 descriptors after 1 s"),
     ("own datagrams that come back", "without end"),
     ("1,100 tunnels of one user", NOT_TRIED),
+    ("requests to private addresses and the proxy's own", "own addresses of the host were served"),
     ("20,000 datagrams of strangers", NOT_TRIED),
     ("1,000 clients that say nothing", NOT_TRIED),
     ("scrapes without end by 8 clients", NOT_TRIED),
     ("1,000 silent connections", NOT_TRIED),
     ("requests by another Host, and without a token", NOT_TRIED),
     ("64 clients that take nothing of a page", "kept forever, without the token"),
+    ("a certificate, a key, an authority without end", "read until memory ended"),
     ("every place taken by one address", "others refused"),
 ];
 const NOT_TRIED: &str = "not tried";

@@ -56,6 +56,26 @@ fn is_well(server: &Server, attack: &'static str) {
 }
 
 #[test]
+fn certificates_and_keys_without_end_are_not_read_until_memory_ends() {
+    let server = Server::start(Scratch::new(), &[]);
+    let (site, cert) = (server.scratch.path("site"), server.cert());
+    let serve = |cert, key| ["serve", site.to_str().unwrap(), "--cert", cert, "--key", key].to_vec();
+    let starts = [
+        serve("/dev/zero", "/dev/null"),
+        serve(&cert, "/dev/zero"),
+        vec!["get", "--ca", "/dev/zero", "https://127.0.0.1:1/"],
+    ];
+    let is_refused = |words: &&Vec<&str>| {
+        let ended = server.scratch.headstart(words);
+        println!("{words:?}: {ended:?}");
+        ended.code == Some(2) && ended.err.contains("/dev/zero: larger than")
+    };
+    let refused = starts.iter().filter(is_refused).count();
+    let row = Attack { attack: "a certificate, a key, an authority without end", listener: "serve, get" };
+    row.at_most("starts that are not refused, of 3", 0.0, (starts.len() - refused) as f64);
+}
+
+#[test]
 fn answers_that_are_not_taken_over_http2_cost_little() {
     let server = Server::start(site(), &[]);
     let runtime = runtime();

@@ -1,11 +1,12 @@
 //! Clients of a proxy that never say what they want, one of its users that wants all there is, and strangers at a tunnel.
 
 use crate::attack::{Attack, raise_files};
-use crate::proxy::{FAT, Proxy, ip, over};
+use crate::proxy::{FAST, FAT, Proxy, ip, over};
 use crate::scene::{SERVER, Scene, fetched, inside};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::Command;
 
 inside!(half_a_head_by_the_thousand_keeps_no_user_out, || {
     let Some(scene) = Scene::new() else { return };
@@ -28,6 +29,31 @@ inside!(half_a_head_by_the_thousand_keeps_no_user_out, || {
     let row = Attack { attack: "1,200 half heads from one address", listener: "proxy --users" };
     row.at_most("requests of users that are refused, of 4", 0.0, refused as f64);
     drop(halves);
+});
+
+/// Addresses of networks that are private (RFC 1918).
+const PRIVATE: [&str; 2] = ["http://10.1.2.3/", "http://192.168.1.1/"];
+
+inside!(what_is_private_or_the_hosts_own_is_not_for_other_hosts, || {
+    let Some(scene) = Scene::new() else { return };
+    drop(Proxy::new(&scene, "obj-priority"));
+    let proxy = Proxy::at(&scene, "obj-priority", FAT);
+    let listener = TcpListener::bind((FAST, 0)).unwrap();
+    let own = format!("http://{}/", listener.local_addr().unwrap());
+    let is_refused = |url: &str, tunnel: &[&str]| {
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--noproxy", "", "--proxy", &proxy.url, "--proxy-user", "ann:secret"]).args(tunnel);
+        curl.args(["--max-time", "30", "--write-out", "%{http_code} %{http_connect}", url]);
+        let output = curl.output().unwrap();
+        String::from_utf8_lossy(&output.stdout).contains("403")
+    };
+    let mut allowed = Vec::new();
+    for url in PRIVATE.into_iter().chain([&own[..]]) {
+        allowed.extend([&[][..], &["--proxytunnel"]].iter().filter(|way| !is_refused(url, way)).map(|_| url));
+    }
+    println!("not refused: {allowed:?}");
+    let row = Attack { attack: "requests to private addresses and the proxy's own", listener: "proxy --users" };
+    row.at_most("requests that are not refused, of 6", 0.0, allowed.len() as f64);
 });
 
 /// Connections that are served at a time, and what one of several users may have of them.

@@ -12,6 +12,7 @@ use headstart_realtime::relay::Client;
 use headstart_realtime::{Config, Kind, Listener};
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 /// Descriptors that the relay may have, connections that say nothing, and how many of those it may hold.
@@ -85,4 +86,42 @@ inside!(streams_that_nobody_takes_cost_a_bounded_part_of_memory, || {
     let megabytes = |running: &Running| resident(running.child.id()) as f64 / 1e6;
     row.at_most("MB", IDLE + BUDGET + EACH * STREAMS as f64, megabytes(&ports));
     row.at_most("MB at the relay", IDLE + EACH * STREAMS as f64, megabytes(&relay));
+});
+
+/// Connections of one user, and how many of them are served.
+const CLIENTS: usize = 5000;
+const PART: usize = 4096 / 4;
+/// Descriptors that a process of a relay has besides: of its runtime, and one that is about to be reset.
+const OTHERS: usize = 64;
+/// A user of this host that the flood does not come from.
+const OTHER_USER: u32 = 65534;
+/// A client of SOCKS5 that wants no authentication; it prints the answer.
+const GREETS: &str = r"exec 3<>/dev/tcp/$0/$1 && printf '\5\1\0' >&3 && head -c 2 <&3 | od -An -tx1";
+
+inside!(connections_of_one_user_by_the_thousand_leave_places_to_another, || {
+    network();
+    raise_files();
+    let folder = Folder::new();
+    // No client says where it wants to go, so that the relay is not asked for anything.
+    let words = ["relay", "ports", "--socks", "127.0.0.1:0"].map(str::to_owned).into_iter();
+    let mut ports = Running::headstart(words.chain(folder.through("127.0.0.1:9")));
+    let (door, pid): (SocketAddr, _) = (ports.address(0).parse().unwrap(), ports.child.id());
+    let files = || std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+    let (mut clients, mut most) = (Vec::new(), 0);
+    for n in 0..CLIENTS {
+        clients.push(TcpStream::connect(door).unwrap());
+        if n % 100 == 99 {
+            most = most.max(files());
+        }
+    }
+    let greets = |_: &u8| {
+        let (address, port) = (door.ip().to_string(), door.port().to_string());
+        let mut bash = Command::new("bash");
+        let output = bash.args(["-c", GREETS, &address, &port]).uid(OTHER_USER).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).trim() == "05 00"
+    };
+    let refused = 4 - (0..4).filter(greets).count();
+    let row = Attack { attack: "5,000 connections of one user", listener: "relay ports" };
+    row.at_most("descriptors", (PART + OTHERS) as f64, most.max(files()) as f64);
+    row.at_most("connections of another user that are refused, of 4", 0.0, refused as f64);
 });
