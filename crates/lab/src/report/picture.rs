@@ -65,9 +65,9 @@ pub fn race() -> Result<String, Box<dyn std::error::Error>> {
     }
     Ok(format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n\
-         <title>Time until connected, DNS lookup included, without headstart and with it</title>\n{STYLE}\
+         <title>Time until connected to four new sites in turn, DNS lookup included, without headstart and with it</title>\n{STYLE}\
          <rect class=\"page\" width=\"{WIDTH}\" height=\"{height}\"/>\n\
-         <text class=\"title\" x=\"20\" y=\"28\">Time until connected, DNS lookup included (logarithmic)</text>\n{axis}{body}</svg>\n"
+         <text class=\"title\" x=\"20\" y=\"28\">Time until connected to four new sites in turn, DNS lookup included (logarithmic)</text>\n{axis}{body}</svg>\n"
     ))
 }
 
@@ -77,7 +77,7 @@ fn bars(condition: &str) -> Result<[Bar; 3], Box<dyn std::error::Error>> {
     let with = visits(condition, Arm::find("adaptive")?)?;
     Ok([
         Bar { label: "without headstart", class: "without", seconds: without[0] },
-        Bar { label: "headstart, first visit", class: "first", seconds: with[0] },
+        Bar { label: "headstart, first site", class: "first", seconds: with[0] },
         Bar { label: "headstart, fourth site", class: "with", seconds: with[SITES - 1] },
     ])
 }
