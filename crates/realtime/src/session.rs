@@ -341,17 +341,12 @@ impl Session {
 
     /// Waits as [`Session::close`] does. Messages that are not known to have arrived; of those that a peer had confirmed when it died it
     /// is not known how many, and they count as one.
-    pub(crate) async fn lost(&self) -> u64 {
+    async fn lost(&self) -> u64 {
         let _ = tokio::time::timeout(LINGER, self.until(State::is_confirmed)).await;
         let state = self.shared.lock();
         let known = state.all_arrived() && (state.is_confirmed() || state.ending().is_some());
         let count = state.messenger.on_their_way() as u64 + state.messenger.untaken_by_peer();
         if known { 0 } else { count.max(1) }
-    }
-
-    /// Of the messages that were received here so many did not get where they were to go: the peer learns it when this side closes.
-    pub(crate) fn disown(&self, messages: u64) {
-        self.shared.act(|_, messenger| messenger.disown(messages));
     }
 
     /// Waits until the peer has everything and answers still, for two seconds at most, and ends the session for all of its handles.

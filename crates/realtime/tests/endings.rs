@@ -406,35 +406,6 @@ async fn a_session_that_is_closed_just_after_its_peer_died_does_not_say_that_all
 }
 
 #[tokio::test]
-async fn a_hop_says_on_leaving_what_its_far_end_had_confirmed_when_it_died() {
-    for takes in [false, true] {
-        let mut program = Program::begin("127.0.0.1:0", takes);
-        let hop = Listener::bind("127.0.0.1:0").await.unwrap();
-        let near = Session::connect(hop.address().unwrap(), Config::default()).await.unwrap();
-        let onward = relay::Onward::new(program.address.to_string(), impatient());
-        tokio::spawn(relay::run(hop, onward, |_| {}));
-        let lane = near.lane(0, Kind::Ordered);
-        for n in 0..100u8 {
-            patient(lane.send(&[n])).await.unwrap();
-        }
-        assert!(patient(near.delivered()).await, "the hop has confirmed all");
-        if takes {
-            for _ in 0..100 {
-                patient(program.got.recv()).await.unwrap();
-            }
-            // The far end stays: nothing is lost.
-            assert!(patient(near.close()).await);
-            program.kill();
-            continue;
-        }
-        program.kill();
-        let ending = ended(&near).await;
-        assert!(matches!(ending.why, Why::Left { untaken: 1.. }), "{ending}");
-        assert!(!patient(near.close()).await, "no program has taken any");
-    }
-}
-
-#[tokio::test]
 async fn a_session_on_which_nothing_was_sent_has_lost_nothing() {
     let program = Program::start("127.0.0.1:0");
     let near = Session::connect(program.address, impatient()).await.unwrap();

@@ -384,58 +384,6 @@ async fn a_session_to_a_peer_that_is_not_ours_ends_with_the_reason_and_one_conne
 }
 
 #[tokio::test]
-async fn a_peer_that_was_a_stranger_once_is_asked_again() {
-    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let to = server.local_addr().unwrap().to_string();
-    let near = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let at = near.local_addr().unwrap();
-    let onward = relay::Onward { memory: Duration::ZERO, ..relay::Onward::new(&to, auto()) };
-    tokio::spawn(relay::run_near(near, |_| true, onward, |_| {}));
-    let first = TcpStream::connect(at).await.unwrap();
-    let (mut attempt, _) = patient(server.accept()).await.unwrap();
-    attempt.write_all(b"220 mail.example\r\n").await.unwrap();
-    // The plain connection that it gets instead.
-    drop(patient(server.accept()).await.unwrap());
-    drop((first, attempt, server));
-    // By now one of ours is there.
-    let door = patient(async {
-        loop {
-            if let Ok(door) = Listener::bind(&to).await {
-                return door;
-            }
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
-    let mut program = TcpStream::connect(at).await.unwrap();
-    program.write_all(b"hello").await.unwrap();
-    let session = patient(door.accept()).await.unwrap();
-    assert_eq!(patient(session.receive()).await.unwrap().bytes, b"hello");
-}
-
-#[tokio::test]
-async fn where_a_hop_leads_to_a_server_of_another_kind_it_gets_plain_connections() {
-    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let near = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let at = near.local_addr().unwrap();
-    let onward = relay::Onward::new(server.local_addr().unwrap().to_string(), auto());
-    tokio::spawn(relay::run_near(near, |peer| peer.is_loopback(), onward, |error| panic!("{error}")));
-    for first in [true, false] {
-        let mut program = TcpStream::connect(at).await.unwrap();
-        program.write_all(b"hello").await.unwrap();
-        if first {
-            // The attempt as a session, which is answered by a greeting that is none of ours.
-            let (mut attempt, _) = patient(server.accept()).await.unwrap();
-            attempt.write_all(b"220 mail.example\r\n").await.unwrap();
-        }
-        let (mut served, _) = patient(server.accept()).await.unwrap();
-        let mut words = [0; 5];
-        patient(served.read_exact(&mut words)).await.unwrap();
-        assert_eq!(&words, b"hello");
-    }
-}
-
-#[tokio::test]
 async fn those_that_say_nothing_take_no_place_of_a_client() {
     const SILENT: u64 = 20;
     let keys = Keys::new();

@@ -229,56 +229,6 @@ async fn a_frame_that_is_too_long_or_of_no_lane_ends_its_connection_and_no_other
 }
 
 #[tokio::test]
-async fn a_relay_passes_messages_on_in_both_directions() {
-    let target = Listener::bind("127.0.0.1:0").await.unwrap();
-    let middle = Listener::bind("127.0.0.1:0").await.unwrap();
-    let at = middle.address().unwrap();
-    let onward = relay::Onward::new(target.address().unwrap().to_string(), config("hedge"));
-    tokio::spawn(relay::run(middle, onward, |error| panic!("{error}")));
-    let near = Session::connect(at, config("auto")).await.unwrap();
-    near.lane(3, Kind::Ordered).send(b"there").await.unwrap();
-    let far = patient(target.accept()).await.unwrap();
-    let message = patient(far.receive()).await.unwrap();
-    assert_eq!((message.lane, message.kind, message.bytes.as_slice()), (3, Kind::Ordered, b"there".as_slice()));
-    far.lane(4, Kind::Latest).send_value(9, b"and back").await.unwrap();
-    let message = patient(near.receive()).await.unwrap();
-    assert_eq!((message.lane, message.key, message.bytes.as_slice()), (4, 9, b"and back".as_slice()));
-    drop(near);
-    assert_eq!(patient(far.receive()).await, None);
-}
-
-#[tokio::test]
-async fn a_program_that_knows_nothing_of_messages_goes_through_two_relays_unchanged() {
-    let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (far, near) =
-        (Listener::bind("127.0.0.1:0").await.unwrap(), tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap());
-    let (at, to) = (near.local_addr().unwrap(), server.local_addr().unwrap().to_string());
-    let onward = relay::Onward {
-        // However slow the machine: a peer that is ours is not taken for another.
-        patience: PATIENCE,
-        ..relay::Onward::new(far.address().unwrap().to_string(), config("auto"))
-    };
-    tokio::spawn(relay::run_far(far, to, |error| panic!("{error}")));
-    tokio::spawn(relay::run_near(near, |peer| peer.is_loopback(), onward, |error| panic!("{error}")));
-    let sent: Vec<u8> = (0..300_000u32).map(|k| (k.wrapping_mul(k) >> 7) as u8).collect();
-    let back = tokio::spawn(async move {
-        let (mut stream, _) = server.accept().await.unwrap();
-        let mut got = Vec::new();
-        stream.read_to_end(&mut got).await.unwrap();
-        got.reverse();
-        stream.write_all(&got).await.unwrap();
-    });
-    let mut client = TcpStream::connect(at).await.unwrap();
-    patient(client.write_all(&sent)).await.unwrap();
-    client.shutdown().await.unwrap();
-    let mut got = Vec::new();
-    patient(client.read_to_end(&mut got)).await.unwrap();
-    got.reverse();
-    assert!(got == sent);
-    patient(back).await.unwrap();
-}
-
-#[tokio::test]
 async fn who_is_not_admitted_is_closed_at_once() {
     let listener = Listener::bind_for("127.0.0.1:0", |_| false).await.unwrap();
     let near = Session::connect(listener.address().unwrap(), Config::default()).await;

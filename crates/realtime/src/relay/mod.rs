@@ -2,14 +2,12 @@
 //!
 //! [`Server`] is the relay of `headstart relay serve`, [`Client`] its other side, [`ports`] the local ports for programs that
 //! know nothing of either. All that is said between them is inside TLS; each knows the other by its key
-//! ([`crate::keys`], docs/decisions/0013). [`run`], [`run_near`] and [`run_far`] are single hops without either, for the lab
-//! and for programs that see to that themselves. What never happens here: a message is read, or a connection is made that is not
+//! ([`crate::keys`], docs/decisions/0013). What never happens here: a message is read, or a connection is made that is not
 //! allowed.
 
 mod carry;
 mod client;
 mod clients;
-mod hop;
 pub mod ports;
 mod records;
 mod server;
@@ -20,5 +18,4 @@ pub use client::{Client, ClientError};
 pub use clients::Clients;
 pub use headstart_core::realtime::access::{self, Access, AccessError, Destination};
 pub use headstart_core::realtime::preface::Answer;
-pub use hop::{Onward, run, run_far, run_near};
 pub use server::{Event, Server, ServerError, ServerSettings, Tally};

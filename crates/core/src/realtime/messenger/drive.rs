@@ -123,7 +123,7 @@ impl Messenger {
         }
         // Last of all: what is to be said after it is not said.
         if out.len() == before && std::mem::take(&mut self.wires[at].bye) {
-            Frame::Bye { untaken: self.inbox.untaken() + self.disowned }.encode(out);
+            Frame::Bye { untaken: self.inbox.untaken() }.encode(out);
         }
         let wire = &mut self.wires[at];
         let written = (out.len() - before) as u64;

@@ -204,8 +204,6 @@ pub struct Messenger {
     spell: bool,
     /// The peer has left for good, and so many messages that it had were not taken.
     peer_left: Option<u64>,
-    /// Messages that the program took and could not pass on.
-    disowned: u64,
     /// Whatever answers at the peer's address does not know the session.
     forgotten: bool,
     /// The same of some connections, while the peer answers on others.
@@ -244,7 +242,6 @@ impl Messenger {
             last_whole: None,
             spell: false,
             peer_left: None,
-            disowned: 0,
             forgotten: false,
             scattered: false,
             noticed: false,
@@ -366,12 +363,6 @@ impl Messenger {
             self.wires[at].bye = true;
             self.announce(at);
         }
-    }
-
-    /// Of the messages that the program took for another, so many are not known to have come there: they are reported to the peer as those that
-    /// no program took, when this side leaves.
-    pub fn disown(&mut self, messages: u64) {
-        self.disowned = messages;
     }
 
     /// Whether the peer has left for good: nothing more will come.
