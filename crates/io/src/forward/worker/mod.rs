@@ -11,6 +11,7 @@ mod programs;
 mod records;
 mod requests;
 mod silence;
+mod tapping;
 mod waiting;
 mod window;
 
@@ -37,7 +38,7 @@ use headstart_core::forward::{FlowId, Forwarder, HEADROOM, MappingId, Output, Pa
 use headstart_core::lookout::Lookout;
 use headstart_core::machine::Wakeups;
 use headstart_core::time::{Duration, Instant};
-use headstart_core::wire::ip::{self, udp};
+use headstart_core::wire::ip::udp;
 use programs::Read;
 use requests::Request;
 use rustix::net::Shutdown;
@@ -48,6 +49,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
+use tapping::Shown;
 pub(crate) use waiting::Running;
 
 /// Packets, and reads of sockets, between two looks at everything else.
@@ -259,10 +261,9 @@ pub struct Worker {
     /// The connect engine behind programs' SYNs, where that is wanted.
     accelerator: Option<Accelerator>,
     sink: Sink,
-    tap: Option<Tap>,
+    /// Where packets are shown.
+    shown: Option<Shown>,
     window: Option<Window>,
-    /// Connections by their ends; kept where packets are shown.
-    by_ends: HashMap<(SocketAddr, SocketAddr), FlowId>,
 }
 
 impl std::fmt::Debug for Worker {
@@ -340,20 +341,20 @@ impl Worker {
             own: None,
             accelerator: None,
             sink,
-            tap: None,
+            shown: None,
             window: None,
-            by_ends: HashMap::new(),
         })
     }
 
     /// Shows every packet to `tap` from now on.
     pub fn show(&mut self, tap: Tap) {
-        self.tap = Some(tap);
+        self.shown = Some(Shown::to(tap));
     }
 
     /// Shows packets no longer.
     pub fn show_no_more(&mut self) {
-        self.tap = None;
+        self.tap_all(self.clock.now());
+        self.shown = None;
     }
 
     /// Marks its own packets from now on (SO_MARK), so that they are not led back here. Needs CAP_NET_ADMIN.
@@ -517,21 +518,6 @@ impl Worker {
             }
             Output::Record(record) => self.record(now, record),
         }
-    }
-
-    fn tapped(&mut self, at: Instant, to_program: bool, bytes: &[u8]) {
-        let Some(tap) = &mut self.tap else { return };
-        let ends = ip::parse(bytes).filter(|(header, _)| header.protocol == ip::TCP).and_then(|(header, payload)| {
-            let (segment, _) = ip::tcp::parse(payload)?;
-            let from = SocketAddr::new(header.source, segment.source);
-            let to = SocketAddr::new(header.destination, segment.destination);
-            Some(if to_program { (to, from) } else { (from, to) })
-        });
-        let flow = ends.and_then(|ends| self.by_ends.get(&ends));
-        let upstream = flow.and_then(|flow| self.upstreams.get(flow));
-        let process = upstream.and_then(|upstream| upstream.process.as_ref());
-        let accelerated = upstream.filter(|upstream| upstream.accelerated).map(|upstream| upstream.reached);
-        tap(Tapped { at, to_program, bytes, process, accelerated });
     }
 
     fn deliver(&mut self, packet: &Packet) {

@@ -31,6 +31,7 @@ impl Worker {
         (flow, app, peer): (FlowId, SocketAddr, SocketAddr),
         (traffic_class, hop_limit, no_delay): (u8, u8, bool),
     ) {
+        self.tap_flow((app, peer), flow);
         if self.is_own(app, peer) {
             self.came_back(&format!("a connection of the forwarder to {peer}"));
             return self.unopened(now, flow, Whose::default(), Failure::Here);
@@ -158,9 +159,6 @@ impl Worker {
         self.upstreams.insert(flow, upstream);
         if !connecting {
             self.time(flow);
-        }
-        if self.tap.is_some() {
-            self.by_ends.insert((app, peer), flow);
         }
     }
 

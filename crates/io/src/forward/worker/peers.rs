@@ -192,11 +192,6 @@ impl Worker {
                 {
                     own.remove(&local);
                 }
-                // Its ends may be another's by now.
-                let ends = (upstream.app, upstream.peer);
-                if self.by_ends.get(&ends) == Some(&flow) {
-                    self.by_ends.remove(&ends);
-                }
                 facts = (!upstream.connecting).then(|| sockets::facts(&upstream.socket)).flatten();
                 if abrupt {
                     let _ = sockopt::set_socket_linger(&upstream.socket, Some(std::time::Duration::ZERO));

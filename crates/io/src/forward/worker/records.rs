@@ -39,12 +39,21 @@ impl Worker {
         let untold = self.teller.attribution().map(Attribution::finish).unwrap_or_default();
         untold.into_iter().for_each(|record| self.tell(Whose::default(), record));
         std::mem::take(&mut self.held).into_values().for_each(|seen| self.hand_over(seen));
+        self.tap_all(self.clock.now());
     }
 
     pub(super) fn record(&mut self, now: Instant, record: Record) {
         let Some(record) = self.kept(record) else { return };
         let whose = match &record {
-            Record::Flow(flow) => self.closed.remove(&flow.id).unwrap_or_default(),
+            Record::Flow(flow) => {
+                self.tap_waiting(now, false);
+                let whose = self.closed.remove(&flow.id).unwrap_or_default();
+                if !whose.sought {
+                    self.tap_known(flow.id, whose.process.as_ref());
+                }
+                self.untap_flow(flow.id, (flow.app, flow.peer));
+                whose
+            }
             // What waits for a name has waited for longer than the name takes: an answer from the network has come.
             Record::Dns(lookup) => self.whose_port(lookup.app),
             Record::Udp(flow) => self.whose_port(flow.app),
@@ -136,6 +145,7 @@ impl Worker {
 
     /// It is known whose a connection is; an owner that was known already stays.
     pub(super) fn attribute(&mut self, flow: FlowId, known: Whose) {
+        self.tap_known(flow, known.process.as_ref());
         if let Some(mut seen) = self.held.remove(&flow) {
             (seen.owner, seen.process) = (known.owner.or(seen.owner), known.process);
             return self.hand_over(seen);
