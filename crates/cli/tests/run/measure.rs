@@ -1,6 +1,7 @@
 //! `headstart run --measure`: the program gets what it gets without, and what was seen of its network is true.
 
 use crate::lab::{Lab, found, inside, site, until, world};
+use crate::schema::must_hold;
 use headstart_lab::world::{Fate, World};
 use serde_json::Value;
 use std::fs;
@@ -9,6 +10,7 @@ use std::net::TcpListener;
 /// The lines of `--flows` of a run.
 fn lines(file: &std::path::Path) -> Vec<Value> {
     let text = fs::read_to_string(file).unwrap();
+    text.lines().for_each(|line| must_hold("flows", line));
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 

@@ -2,6 +2,7 @@
 //! host on loopback and its own addresses; and what is told of what it does over UDP and QUIC.
 
 use crate::lab::{HEADSTART, Lab, found, inside};
+use crate::schema::must_hold;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,6 +12,7 @@ use std::process::Stdio;
 /// The lines of one kind of `--flows` of a run.
 fn lines(lab: &Lab, event: &str) -> Vec<Value> {
     let text = fs::read_to_string(lab.scratch.path("flows")).unwrap();
+    text.lines().for_each(|line| must_hold("flows", line));
     let all = text.lines().map(|line| serde_json::from_str(line).unwrap());
     all.filter(|line: &Value| line["event"] == event).collect()
 }
