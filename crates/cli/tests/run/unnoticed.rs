@@ -1,8 +1,9 @@
 //! `headstart run --measure`: what a program may not notice of it, each beside the same program without: paths that die, services of the
 //! host on loopback and its own addresses; and what is told of what it does over UDP and QUIC.
 
-use crate::lab::{HEADSTART, Lab, found, inside};
+use crate::lab::{HEADSTART, Lab, found, inside, site, until};
 use crate::schema::must_hold;
+use headstart_lab::world::Fate;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -91,6 +92,45 @@ inside!(a_path_that_dies_ends_a_connection_by_the_programs_own_patience, || {
         // Seconds that the program has asked for; a keep-alive counts from what it heard last, and by ticks.
         assert!(bare_took >= 1.9 && took >= 1.9, "{how}: {bare_took} and {took}");
     }
+});
+
+/// Begins two connections to where nothing answers, on these ports, and gives up the first; ends when its standard input does.
+const GIVES_UP: &str = "
+import socket, sys
+def begin(port):
+    s = socket.socket()
+    s.setblocking(False)
+    s.connect_ex(('198.19.3.1', port))
+    return s
+one, other = begin(1111), begin(2222)
+one.close()
+print('given up', flush=True)
+sys.stdin.read()
+";
+
+inside!(a_connection_that_a_program_gives_up_is_given_up_outside_and_the_other_one_is_not, || {
+    let (Some(python), Some(_)) = (crate::lab::python(), found("ip", "iproute2")) else { return };
+    let mut world = crate::lab::world();
+    let mut hole = site(&world, "www").clone();
+    (hole.v4[0].addr, hole.v4[0].fate) = ([198, 19, 3, 1].into(), Fate::BlackHole);
+    (hole.name, hole.v6) = ("silent.lab.example".into(), Vec::new());
+    world.sites.push(hole);
+    let lab = Lab::of(&world);
+    let mut ours = lab.command(HEADSTART);
+    ours.args(["run", "--measure", "--", &python, "-c", GIVES_UP]);
+    let mut ours = ours.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(ours.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    assert_eq!(said, "given up\n");
+    // Those that the host has begun, by their port: state 02 of /proc/net/tcp is SYN_SENT.
+    let begun = || {
+        let table = lab.command("cat").arg("/proc/net/tcp").output().unwrap();
+        let table = String::from_utf8(table.stdout).unwrap();
+        [":0457 02 ", ":08AE 02 "].map(|end| table.contains(end))
+    };
+    until("the first one has ended", || begun() == [false, true]);
+    drop(ours.stdin.take());
+    assert!(ours.wait().unwrap().success());
 });
 
 /// Connects from a port of its own choice, and from one that the kernel chose: says which.

@@ -277,6 +277,7 @@ impl Machine for Forwarder {
         match input {
             Input::Packet { bytes, segment } => self.packet(now, bytes, segment),
             Input::Connected { flow, mss } => self.with(flow, |c, out| c.connected(now, mss, out)),
+            Input::GivenUp { flow } => self.with(flow, |c, out| c.given_up(now, out)),
             Input::Handshake { flow, took } => self.with(flow, |c, _| c.flow.handshake = Some(took)),
             Input::Accelerated { flow, to } => self.with(flow, |c, _| c.flow.accelerated = Some(to)),
             Input::Failed { flow, why } => self.with(flow, |c, out| c.failed(now, why, out)),

@@ -124,6 +124,11 @@ pub enum Input {
         /// The largest segment that it takes (TCP_MAXSEG), if the host tells.
         mss: Option<u16>,
     },
+    /// The program has given up a connection that its peer has not answered ([`Output::LookAtProgram`]): it has closed its socket.
+    GivenUp {
+        /// Which.
+        flow: FlowId,
+    },
     /// How long the handshake of a connection took, by the kernel that made it.
     Handshake {
         /// Which.
@@ -329,6 +334,12 @@ pub enum Output {
     },
     /// Find out which options the program's socket has that packets do not show (TCP_NODELAY, TCP_USER_TIMEOUT), and do likewise.
     MirrorOptions {
+        /// On which connection.
+        flow: FlowId,
+    },
+    /// A peer has not answered for a while: find out whether the program still has its socket, for no packet says so. [`Input::GivenUp`] if
+    /// it has not, and nothing if it has, or if that is not known.
+    LookAtProgram {
         /// On which connection.
         flow: FlowId,
     },

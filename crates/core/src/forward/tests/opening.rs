@@ -120,6 +120,46 @@ fn a_program_that_gives_up_is_followed() {
 }
 
 #[test]
+fn a_program_that_is_silent_about_giving_up_is_looked_at_and_followed() {
+    let mut rig = Rig::new();
+    rig.syn();
+    let flow = rig.flow.unwrap();
+    let looks = |rig: &mut Rig, seconds| {
+        rig.did.clear();
+        rig.pass(Duration::from_secs(seconds));
+        rig.did.iter().filter(|did| matches!(did, Output::LookAtProgram { .. })).count()
+    };
+    assert_eq!(looks(&mut rig, 1), 1);
+    assert_eq!([2, 4, 8, 16, 16, 16].map(|seconds| looks(&mut rig, seconds)), [1; 6]);
+    rig.input(Input::GivenUp { flow });
+    assert_eq!(rig.did_close(), Some(true));
+    assert_eq!(looks(&mut rig, 100), 0);
+    assert!(rig.packets.is_empty(), "a program that is gone hears nothing");
+}
+
+#[test]
+fn a_syn_that_is_never_repeated_or_late_is_still_wanted() {
+    // A kernel with tcp_syn_retries of 1 says it twice, and one whose timer is slow says nothing for long: neither ends anything.
+    for repeats in [&[][..], &[1], &[9, 31]] {
+        let mut rig = Rig::new();
+        rig.syn();
+        for seconds in repeats {
+            rig.pass(Duration::from_secs(*seconds));
+            rig.syn();
+        }
+        rig.pass(Duration::from_secs(60));
+        assert_eq!(rig.did_close(), None, "{repeats:?}");
+        let flow = rig.flow.unwrap();
+        rig.input(Input::Connected { flow, mss: None });
+        assert_eq!(rig.segments().pop().unwrap().0.flags, Flags::SYN | Flags::ACK, "{repeats:?}");
+        // What was asked before it was open is not answered after.
+        rig.did.clear();
+        rig.input(Input::GivenUp { flow });
+        assert_eq!(rig.did_close(), None);
+    }
+}
+
+#[test]
 fn who_answers_early_is_found_out_and_keeps_what_was_said_meanwhile() {
     let settings = Settings { profile: profile::find("early-synack").unwrap(), ..Settings::default() };
     let mut rig = Rig::with(settings);

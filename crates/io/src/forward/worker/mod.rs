@@ -500,6 +500,7 @@ impl Worker {
                 }
             }
             Output::KeepAlive { flow } => self.ask_peer(now, flow),
+            Output::LookAtProgram { flow } => self.look_at_program(now, flow),
             Output::TimeOut { flow } => self.time_out(now, flow),
             Output::Shutdown { flow } => {
                 if let Some(upstream) = self.upstreams.get(&flow) {
