@@ -157,6 +157,50 @@ inside!(a_peer_sees_the_port_that_the_program_has, || {
     assert_eq!((own.as_slice(), seen[0]), (&seen[..], 45678), "{ended:?}");
 });
 
+/// Wants short segments and another congestion control, says something, and tells what its socket has of both; ends with its input.
+const OWN_OPTIONS: &str = "
+import socket, sys
+s = socket.socket()
+s.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 500)
+s.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b'reno')
+s.connect(('198.19.0.1', int(sys.argv[1])))
+s.sendall(bytes(5000))
+s.recv(1)
+print(s.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG), flush=True)
+sys.stdin.read()
+";
+
+inside!(segments_and_congestion_control_are_those_that_the_program_has_set, || {
+    let Some(python) = crate::lab::python() else { return };
+    let lab = Lab::new();
+    let listener = lab.network.on_servers(|| TcpListener::bind(("198.19.0.1", 0)).unwrap()).unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let words = [python.as_str(), "-c", OWN_OPTIONS, &port];
+    let mut of = |wrapped: &[&str]| {
+        let all = [wrapped, &words].concat();
+        let mut command = lab.command(all[0]);
+        let command = command.args(&all[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.read_exact(&mut [0; 5000]).unwrap();
+        // TCP_MAXSEG of linux/tcp.h.
+        let mss = headstart_io::sys::socket_option::get(&stream, (6, 2)).and_then(|mss| mss.int());
+        stream.write_all(b"x").unwrap();
+        let mut own = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut own).unwrap();
+        // As the host's own tool tells it of the connection that leaves the host.
+        let reno = found("ss", "iproute2").map(|ss| {
+            let says = || lab.command(&ss).args(["-tinH", "dport", "=", &format!(":{port}")]).output().unwrap();
+            until("reno is used", || String::from_utf8_lossy(&says().stdout).contains(" reno "));
+        });
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success());
+        (mss, own, reno)
+    };
+    let bare = of(&[]);
+    assert_eq!(of(&[HEADSTART, "run", "--measure", "--"]), bare);
+});
+
 /// Asks what listens on this host: the addresses and ports are told by words, `tcp` or `udp` before each.
 const ASK_HERE: &str = "
 import socket, sys

@@ -331,8 +331,11 @@ pub enum Output {
         hop_limit: u8,
         /// Whether Nagle's algorithm is off to begin with (TCP_NODELAY).
         no_delay: bool,
+        /// The largest segment that the program takes, by its SYN.
+        mss: u16,
     },
-    /// Find out which options the program's socket has that packets do not show (TCP_NODELAY, TCP_USER_TIMEOUT), and do likewise.
+    /// Find out which options the program's socket has that packets do not show (TCP_NODELAY, TCP_USER_TIMEOUT, TCP_CONGESTION, SO_PRIORITY),
+    /// and do likewise.
     MirrorOptions {
         /// On which connection.
         flow: FlowId,

@@ -39,8 +39,9 @@ pub fn create() -> Result<(Enclosure, u32), EnclosureError> {
         let _ = fs::write(format!("/proc/sys/net/{name}"), value);
     }
     netlink.address(index, ADDRESS.into(), 32)?;
-    netlink.mtu(index, least.unwrap_or(USUAL_MTU))?;
+    let mtu = least.unwrap_or(USUAL_MTU);
+    netlink.mtu(index, mtu)?;
     netlink.up(index)?;
     let namespace = NetNs::current().map_err(EnclosureError::Namespace)?;
-    Ok((Enclosure { namespace, tun }, index))
+    Ok((Enclosure { namespace, tun, mtu: Some(mtu) }, index))
 }

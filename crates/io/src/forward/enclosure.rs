@@ -76,6 +76,8 @@ pub struct Enclosure {
     pub namespace: NetNs,
     /// Where their packets come out.
     pub tun: Tun,
+    /// Its MTU, if that is known.
+    pub mtu: Option<u32>,
 }
 
 impl Enclosure {
@@ -104,7 +106,7 @@ impl Enclosure {
                 furnish(&addresses, mtu)
             })
             .map_err(EnclosureError::Namespace)??;
-        Ok(Self { namespace, tun })
+        Ok(Self { namespace, tun, mtu: Some(mtu) })
     }
 }
 

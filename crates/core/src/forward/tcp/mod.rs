@@ -138,7 +138,8 @@ impl Connection {
             armed: None,
         };
         let no_delay = profile.mirrors_delay;
-        out.push_back(Output::Connect { flow: id, app, peer, traffic_class, hop_limit: header.hop_limit, no_delay });
+        let hop_limit = header.hop_limit;
+        out.push_back(Output::Connect { flow: id, app, peer, traffic_class, hop_limit, no_delay, mss: offered });
         if profile.early_answer {
             connection.answer(now, None, out);
         }

@@ -8,7 +8,10 @@ use crate::wire::ip::icmp::Trouble;
 fn a_program_is_answered_when_the_peer_has_answered_and_never_earlier() {
     let mut rig = Rig::new();
     rig.syn();
-    assert!(matches!(rig.did[0], Output::Connect { traffic_class: 0xb8, hop_limit: 64, no_delay: true, .. }));
+    assert!(matches!(
+        rig.did[0],
+        Output::Connect { traffic_class: 0xb8, hop_limit: 64, no_delay: true, mss: 1460, .. }
+    ));
     rig.pass(Duration::from_secs(30));
     rig.syn();
     assert!(rig.packets.is_empty(), "patience is silence");

@@ -211,6 +211,8 @@ struct Port {
 /// See the module.
 pub struct Worker {
     tun: Tun,
+    /// Of the interface, as programs see it, if that is known.
+    mtu: Option<u32>,
     poll: Poll,
     clock: Clock,
     forwarder: Forwarder,
@@ -275,10 +277,10 @@ impl std::fmt::Debug for Worker {
 impl Worker {
     /// A forwarder for the programs of `enclosure`. Its sockets are in the namespace of the thread that calls [`Self::run`].
     pub fn new(enclosure: Enclosure, settings: Settings, clock: Clock, sink: Sink) -> Result<Self, WorkerError> {
-        let Enclosure { namespace, tun } = enclosure;
+        let Enclosure { namespace, tun, mtu } = enclosure;
         let owners = Owners::of(&namespace).map_err(failed("opening a socket for questions about owners"))?;
         let finder = Finder::new(&namespace).map_err(failed("looking for owners"))?;
-        Self::with(tun, Teller::Kernel { owners, finder }, settings, clock, sink)
+        Ok(Self { mtu, ..Self::with(tun, Teller::Kernel { owners, finder }, settings, clock, sink)? })
     }
 
     /// A forwarder for what comes out of `tun`, which another program has made, and which knows whose flows are: neither the kernel nor
@@ -309,6 +311,7 @@ impl Worker {
         let ttl = std::fs::read_to_string("/proc/sys/net/ipv4/ip_default_ttl").ok();
         Ok(Self {
             tun,
+            mtu: None,
             poll,
             clock,
             forwarder: Forwarder::new(settings),
@@ -490,8 +493,8 @@ impl Worker {
             }
             Output::Send { flow, pieces, urgent } => self.send(now, flow, pieces, urgent),
             Output::Resume { flow } => self.enqueue(flow),
-            Output::Connect { flow, app, peer, traffic_class, hop_limit, no_delay } => {
-                self.open(now, (flow, app, peer), (traffic_class, hop_limit, no_delay));
+            Output::Connect { flow, app, peer, traffic_class, hop_limit, no_delay, mss } => {
+                self.open(now, (flow, app, peer), (traffic_class, hop_limit, no_delay, mss));
             }
             Output::MirrorOptions { flow } => self.mirror_options(flow),
             Output::Mark { flow, traffic_class } => {

@@ -2,11 +2,10 @@
 
 use super::attribution::Attribution;
 use super::{MAPPINGS, Seen, Teller, Whose, Worker, sockets};
-use crate::forward::finder::{Answer, Finder, Options, Question};
+use crate::forward::finder::{Answer, Finder, Question};
 use crate::forward::owner::{Owner, Process};
 use headstart_core::forward::{EchoFlow, Flow, FlowId, MappingId, Record, UdpFlow};
 use headstart_core::time::Instant;
-use rustix::net::sockopt;
 use std::net::SocketAddr;
 
 impl Worker {
@@ -137,10 +136,7 @@ impl Worker {
         }
         self.attribute(flow, Whose { owner: None, process, sought: false });
         let Some(upstream) = self.upstreams.get_mut(&flow) else { return };
-        if let Some(Options { no_delay, user_timeout }) = options {
-            let _ = sockopt::set_tcp_nodelay(&upstream.socket, no_delay);
-            let _ = sockopt::set_tcp_user_timeout(&upstream.socket, user_timeout);
-        }
+        options.into_iter().for_each(|options| sockets::mirror(&upstream.socket, &options));
     }
 
     /// It is known whose a connection is; an owner that was known already stays.
