@@ -416,3 +416,49 @@ inside!(what_is_too_long_for_the_path_and_must_not_be_cut_is_said_to_be_too_long
     assert_eq!(bare.out, "('EMSGSIZE', 1300)\n('EMSGSIZE', 1300)\n", "{bare:?}");
     assert_eq!(measured.out, bare.out, "{measured:?}");
 });
+
+/// Sends a datagram to each destination, and says which error comes, from which host (if it is not this one) and about which datagram.
+const ERRORS: &str = "
+import select, socket, struct, sys
+own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+own.connect(('198.19.0.1', 9))
+own = own.getsockname()[0]
+for to in sys.argv[1:]:
+    ip, port = to.split(':')
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.setsockopt(socket.IPPROTO_IP, 11, 1)
+    s.sendto(b'hello payload', (ip, int(port)))
+    poll = select.poll()
+    poll.register(s, 0)
+    assert poll.poll(60000), to
+    data, control, _, about = s.recvmsg(100, 512, socket.MSG_ERRQUEUE)
+    errno, origin, kind, code = struct.unpack('=IBBB', control[0][2][:7])
+    by = socket.inet_ntoa(control[0][2][20:24])
+    print(to, errno, origin, kind, code, 'own' if by == own else by, data, about)
+";
+
+inside!(errors_of_the_network_keep_their_codes_and_what_they_are_about, || {
+    let (Some(python), Some(_), Some(nft)) = (crate::lab::python(), found("ip", "iproute2"), found("nft", "nftables"))
+    else {
+        return;
+    };
+    let lab = Lab::new();
+    let rules = "add table ip t; add chain ip t in { type filter hook input priority 0; }; \
+        add rule ip t in udp dport 1002 reject with icmp type prot-unreachable; \
+        add rule ip t in udp dport 1009 reject with icmp type net-prohibited; \
+        add rule ip t in udp dport 1010 reject with icmp type host-prohibited; \
+        add rule ip t in udp dport 1013 reject with icmp type admin-prohibited";
+    if !lab.network.server_command(nft.to_str().unwrap()).unwrap().arg(rules).status().unwrap().success() {
+        println!("skipped: this kernel's nftables cannot refuse");
+        return;
+    }
+    // A neighbour that is not there: this host says so, by its own address.
+    let silent = "ip route add 198.19.77.0/24 dev $(ip -4 route show default | sed 's/.* dev \\([^ ]*\\).*/\\1/')";
+    assert!(lab.command("sh").args(["-c", silent]).status().unwrap().success());
+    let to =
+        ["198.19.0.1:9", "198.19.0.1:1002", "198.19.0.1:1009", "198.19.0.1:1010", "198.19.0.1:1013", "198.19.77.1:9"];
+    let words = [&[python.as_str(), "-c", ERRORS][..], &to].concat();
+    let (bare, measured) = (lab.bare(&words), lab.ours_with(&["--measure"], &words));
+    assert_eq!((bare.code, bare.out.lines().count()), (Some(0), to.len()), "{bare:?}");
+    assert_eq!(measured.out, bare.out, "{measured:?}");
+});

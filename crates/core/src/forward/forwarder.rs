@@ -320,8 +320,8 @@ impl Machine for Forwarder {
                 self.datagrams.received(now, mapping, from, (bytes, train), traffic_class, &mut self.outputs);
             }
             Input::NotMapped { mapping } => self.datagrams.close(mapping, &mut self.outputs),
-            Input::DatagramFailed { mapping, to, reporter, trouble } => {
-                self.datagrams.failed(mapping, to, reporter, trouble, &mut self.outputs);
+            Input::DatagramFailed { mapping, to, reporter, trouble, data } => {
+                self.datagrams.failed(mapping, to, (reporter, trouble), &data, &mut self.outputs);
             }
             Input::Echoed { from, message } => self.echoes.received(now, from, message, &mut self.outputs),
             Input::EchoFailed { to, reporter, message, trouble } => {

@@ -228,6 +228,8 @@ pub enum Input {
         reporter: Option<IpAddr>,
         /// What is wrong.
         trouble: Trouble,
+        /// The beginning of what the datagram carried, as far as it is known.
+        data: Vec<u8>,
     },
     /// There is no socket for a port ([`Output::Map`]): the next datagram asks for one anew.
     NotMapped {

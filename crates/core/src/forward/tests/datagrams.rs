@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::wire::dns::Answer;
-use crate::wire::ip::icmp::{self, Trouble};
+use crate::wire::ip::icmp::{self, MOST_QUOTED, Trouble};
 use crate::wire::ip::{ICMP, UDP, udp};
 use crate::wire::record::RecordType;
 use std::net::IpAddr;
@@ -140,15 +140,18 @@ fn what_the_network_says_of_a_datagram_reaches_the_program_from_who_said_it() {
     let router: IpAddr = "203.0.113.1".parse().unwrap();
     for (reporter, trouble, words) in [
         (Some(router), Trouble::HopsExceeded, [11, 0]),
+        (Some(router), Trouble::Unreachable(10), [3, 10]),
         (None, Trouble::PortUnreachable, [3, 3]),
         (None, Trouble::TooBig(1300), [3, 4]),
     ] {
-        rig.input(Input::DatagramFailed { mapping, to, reporter, trouble });
+        let data = [b"probe", &[0; 600][..]].concat();
+        rig.input(Input::DatagramFailed { mapping, to, reporter, trouble, data });
         let (header, message) = rig.packets.pop().unwrap();
         assert_eq!((header.protocol, &message[..2]), (ICMP, &words[..]));
         assert_eq!(header.source, reporter.unwrap_or(to.ip()));
         let (quoted, ports) = (&message[8..28], &message[28..32]);
         assert_eq!((&quoted[12..16], ports), (&[192, 0, 2, 7][..], &[0x0f, 0xa0, 0x82, 0x9a][..]));
+        assert_eq!((&message[36..41], message.len()), (&b"probe"[..], 8 + MOST_QUOTED));
     }
 }
 
