@@ -383,6 +383,7 @@ inside!(the_rate_of_an_upload_is_the_paths_and_not_that_of_the_programs_socket, 
     println!("{flow}");
     // The link carries 20 Mbit/s with headers; pauses of half the time would halve it, and the program's own socket takes hundreds.
     assert!(rate <= 20.0 && rate > 10.5, "{flow}");
+    assert_eq!(flow["up_app_limited"], false, "the path was the limit: {flow}");
 });
 
 /// Sends what must not be cut and is too long for the path until it is told so, over UDP and as requests for an echo.

@@ -300,7 +300,9 @@ impl Machine for Forwarder {
                 self.owing = owing;
             }
             Input::Acknowledged { flow, took } => self.with(flow, |c, _| c.flow.requests.trip(took)),
-            Input::Delivered { flow, bytes, took } => self.with(flow, |c, _| c.flow.delivered.more(bytes, took)),
+            Input::Delivered { flow, bytes, took, waits } => {
+                self.with(flow, |c, _| c.flow.delivered(bytes, took, waits))
+            }
             Input::Alive { flow } => self.with(flow, |c, out| c.alive(out)),
             Input::Writable { flow } => self.with(flow, |c, out| c.writable(now, out)),
             Input::Closed { flow, facts } => {
