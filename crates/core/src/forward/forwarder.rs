@@ -18,6 +18,10 @@ use std::net::{IpAddr, SocketAddr};
 /// Why a port loses its socket.
 const SILENT_PORT: &str = "a port that has been silent";
 
+/// Of connections that their peer has not answered, one of so many makes room when there is no place left: counting them takes as long as that
+/// many newcomers.
+const MAKE_ROOM: usize = 16;
+
 /// What was forwarded so far, and what was not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -27,7 +31,7 @@ pub struct Tally {
     pub left_out: u64,
     /// Connections that were asked for.
     pub flows: u64,
-    /// Connections for which there was no place.
+    /// Connections for which there was no place, or no longer one.
     pub refused: u64,
     /// Times that a timer has gone off.
     pub wake_ups: u64,
@@ -39,6 +43,8 @@ pub struct Forwarder {
     settings: Settings,
     ids: HashMap<(SocketAddr, SocketAddr), FlowId>,
     flows: HashMap<FlowId, Connection>,
+    /// Those of them that are over, and wait for their sockets.
+    over: usize,
     next: u64,
     datagrams: Datagrams,
     echoes: Echoes,
@@ -64,6 +70,7 @@ impl Forwarder {
             settings,
             ids: HashMap::new(),
             flows: HashMap::new(),
+            over: 0,
             next: 0,
             datagrams,
             echoes: Echoes::default(),
@@ -192,7 +199,7 @@ impl Forwarder {
     }
 
     fn open_flow(&mut self, now: Instant, ends: (SocketAddr, SocketAddr), syn: &Arrived<'_>) {
-        if self.flows.len() >= self.settings.most_flows || ends.1.port() == 0 {
+        if ends.1.port() == 0 || (self.is_full() && !self.make_room(now)) {
             self.tally.refused += 1;
             return;
         }
@@ -209,9 +216,31 @@ impl Forwarder {
         self.arm(id);
     }
 
+    fn is_full(&self) -> bool {
+        self.flows.len() - self.over >= self.settings.most_flows
+    }
+
+    /// Ends connections that wait for an answer, first those to the peer that leaves most of them without one, and of each peer the oldest:
+    /// what asks many that are silent takes no place from what asks one. Whether there were any.
+    fn make_room(&mut self, now: Instant) -> bool {
+        let asked = self.flows.values().filter(|connection| connection.is_asked());
+        let mut asked: Vec<_> = asked.map(|connection| (connection.flow.peer.ip(), connection.flow.id)).collect();
+        let mut by_peer: HashMap<IpAddr, usize> = HashMap::new();
+        asked.iter().for_each(|(peer, _)| *by_peer.entry(*peer).or_default() += 1);
+        asked.sort_unstable_by_key(|(peer, id)| (usize::MAX - by_peer[peer], *id));
+        let most = asked.len().div_ceil(MAKE_ROOM);
+        for (_, id) in asked.into_iter().take(most) {
+            self.tally.refused += 1;
+            self.with(id, |connection, out| connection.make_room(now, out));
+        }
+        !self.is_full()
+    }
+
     fn with(&mut self, id: FlowId, f: impl FnOnce(&mut Connection, &mut VecDeque<Output>)) {
         let Some(connection) = self.flows.get_mut(&id) else { return };
+        let was_over = connection.is_over();
         f(connection, &mut self.outputs);
+        self.over += usize::from(connection.is_over() && !was_over);
         if connection.is_over() {
             // Its ends may be another's from now on; the rest waits for the socket.
             let ends = (connection.flow.app, connection.flow.peer);
@@ -307,6 +336,7 @@ impl Machine for Forwarder {
             Input::Writable { flow } => self.with(flow, |c, out| c.writable(now, out)),
             Input::Closed { flow, facts } => {
                 if let Some(mut connection) = self.flows.remove(&flow) {
+                    self.over -= usize::from(connection.is_over());
                     if let Some(at) = connection.armed {
                         self.timers.remove(&(at, flow));
                     }

@@ -66,7 +66,8 @@ pub struct Settings {
     pub seed: u64,
     /// Ours, or a flaw to be measured.
     pub profile: &'static profile::Entry,
-    /// Connections at a time; SYNs beyond are left without an answer, as by a full host.
+    /// Connections at a time. Beyond them, those that their peer has not answered make room, first those to the peer with most of them; where
+    /// all are open, a SYN is left without an answer, as by a full host.
     pub most_flows: usize,
     /// Ports that send datagrams at a time; the one that has been silent for longest makes room.
     pub most_mappings: usize,

@@ -269,6 +269,17 @@ impl Connection {
         }
     }
 
+    /// Whether its peer has not answered.
+    pub fn is_asked(&self) -> bool {
+        self.phase == Phase::Asked
+    }
+
+    /// Makes room for another, before its peer has answered. The program hears nothing: it asks again.
+    pub fn make_room(&mut self, now: Instant, out: &mut VecDeque<Output>) {
+        self.flow.end(now, End::Failed);
+        self.close(true, out);
+    }
+
     /// Gives up: the program and the peer see a reset.
     fn abandon(&mut self, now: Instant, out: &mut VecDeque<Output>) {
         self.flow.end(now, End::Failed);

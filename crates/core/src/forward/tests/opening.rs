@@ -206,8 +206,47 @@ fn a_full_table_leaves_newcomers_unanswered_and_serves_the_others() {
     }
     assert_eq!(rig.forwarder.open().len(), 3);
     assert_eq!(rig.forwarder.tally().refused, 98);
+    // The latest two are answered, and then there is no place that could be another's.
+    for port in [5098, 5099] {
+        let open = rig.forwarder.open();
+        let flow = open.iter().find(|flow| flow.app.port() == port).expect("it has a place").id;
+        rig.input(Input::Connected { flow, mss: None });
+    }
+    rig.did.clear();
+    rig.app.set_port(6000);
+    rig.syn();
+    assert!(rig.did.is_empty(), "{:?}", rig.did);
     rig.app.set_port(4000);
     let acknowledged = rig.first();
     rig.app(Flags::ACK, 1, acknowledged, b"still here");
     assert_eq!(rig.sent, b"still here");
+}
+
+#[test]
+fn a_flood_of_syns_to_a_silent_peer_takes_no_place_from_another() {
+    let mut rig = Rig::with(Settings { most_flows: 64, ..Settings::default() });
+    let (honest, silent) = ("198.51.100.7:80".parse().unwrap(), "203.0.113.9:80".parse().unwrap());
+    let flood = |rig: &mut Rig| {
+        rig.peer = silent;
+        for port in 5000..9000 {
+            rig.app.set_port(port);
+            rig.syn();
+        }
+    };
+    flood(&mut rig);
+    (rig.peer, rig.flow) = (honest, None);
+    rig.app.set_port(4000);
+    rig.syn();
+    let flow = rig.flow.expect("it gets a place at once");
+    flood(&mut rig);
+    assert!(rig.forwarder.open().len() <= 64);
+    rig.packets.clear();
+    rig.input(Input::Connected { flow, mss: None });
+    assert_eq!(rig.segments().pop().expect("an answer").0.flags, Flags::SYN | Flags::ACK);
+    // And what was dropped for others may try again.
+    rig.peer = silent;
+    rig.app.set_port(5000);
+    rig.did.clear();
+    rig.syn();
+    assert!(rig.did.iter().any(|did| matches!(did, Output::Connect { .. })), "{:?}", rig.did);
 }
