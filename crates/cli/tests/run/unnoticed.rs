@@ -463,3 +463,23 @@ inside!(errors_of_the_network_keep_their_codes_and_what_they_are_about, || {
     assert_eq!((bare.code, bare.out.lines().count()), (Some(0), to.len()), "{bare:?}");
     assert_eq!(measured.out, bare.out, "{measured:?}");
 });
+
+/// Sends a datagram to a group and to all hosts.
+const TO_MANY: &str = "
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+s.sendto(b'x', ('224.0.0.251', 5353))
+s.sendto(b'x', ('224.0.0.251', 5353))
+s.sendto(b'x', ('255.255.255.255', 9))
+";
+
+inside!(what_is_dropped_because_it_is_not_carried_is_told_in_the_end, || {
+    let Some(python) = crate::lab::python() else { return };
+    let lab = Lab::new();
+    let ours = lab.ours_with(&["--measure"], &[python.as_str(), "-c", TO_MANY]);
+    assert_eq!(ours.code, Some(0), "{ours:?}");
+    assert!(ours.err.contains("does not carry it: 2 multicast datagrams, 1 broadcast datagram"), "{ours:?}");
+    let quiet = lab.ours_with(&["--measure"], &["true"]);
+    assert!(!quiet.err.contains("not carry"), "{quiet:?}");
+});

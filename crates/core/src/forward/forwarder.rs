@@ -29,12 +29,41 @@ pub struct Tally {
     pub packets: u64,
     /// Packets of programs that are none, or of a kind that is not forwarded.
     pub left_out: u64,
+    /// Those of them that a program may miss.
+    pub not_carried: NotCarried,
     /// Connections that were asked for.
     pub flows: u64,
     /// Connections for which there was no place, or no longer one.
     pub refused: u64,
     /// Times that a timer has gone off.
     pub wake_ups: u64,
+}
+
+/// What programs sent and the forwarder does not carry. What kernels say by themselves of groups and neighbours (IGMP, ICMPv6) is not in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NotCarried {
+    /// Datagrams to groups of hosts.
+    pub multicast: u64,
+    /// Datagrams to all hosts of a network.
+    pub broadcast: u64,
+    /// Packets of TCP and UDP to link-local addresses of IPv6.
+    pub link_local: u64,
+    /// Packets of other protocols.
+    pub other_protocols: u64,
+}
+
+impl NotCarried {
+    fn count(&mut self, header: &Header) {
+        let is_known = matches!(header.protocol, TCP | UDP);
+        match header.destination {
+            IpAddr::V4(ip) if ip.is_multicast() => self.multicast += u64::from(is_known),
+            IpAddr::V4(ip) if ip.is_broadcast() => self.broadcast += u64::from(is_known),
+            IpAddr::V6(ip) if ip.is_multicast() => self.multicast += u64::from(is_known),
+            IpAddr::V6(ip) if ip.is_unicast_link_local() => self.link_local += u64::from(is_known),
+            to if is_for_one(to) => self.other_protocols += u64::from(!is_known),
+            _ => {}
+        }
+    }
 }
 
 /// A device's traffic, forwarded. See the module.
@@ -143,6 +172,7 @@ impl Forwarder {
         let (from, len) = (payload.as_ptr() as usize - bytes.as_ptr() as usize, payload.len());
         if !is_for_one(header.destination) || !is_for_one(header.source) {
             self.tally.left_out += 1;
+            self.tally.not_carried.count(&header);
             return;
         }
         match header.protocol {
@@ -160,7 +190,10 @@ impl Forwarder {
                     self.tally.left_out += 1;
                 }
             }
-            _ => self.tally.left_out += 1,
+            _ => {
+                self.tally.left_out += 1;
+                self.tally.not_carried.count(&header);
+            }
         }
     }
 

@@ -27,7 +27,7 @@ mod udp_flow;
 mod tests;
 
 pub use echoes::EchoFlow;
-pub use forwarder::{Forwarder, Tally};
+pub use forwarder::{Forwarder, NotCarried, Tally};
 pub use observed::{DnsExchange, End, Facts, Flow, Gaps, Record, Transfer, Trips};
 pub use udp_flow::{Quic, UdpFlow};
 

@@ -1,6 +1,7 @@
 //! Datagrams, echoes, fragments, and what the network says of them.
 
 use super::*;
+use crate::forward::NotCarried;
 use crate::wire::dns::Answer;
 use crate::wire::ip::icmp::{self, MOST_QUOTED, Trouble};
 use crate::wire::ip::{ICMP, UDP, udp};
@@ -251,4 +252,30 @@ fn what_is_for_many_or_for_nobody_stays_here() {
     }
     assert!(rig.did.is_empty());
     assert_eq!(rig.forwarder.tally().left_out, 4);
+}
+
+#[test]
+fn what_is_not_carried_is_counted_by_what_it_is() {
+    let mut rig = Rig::new();
+    for (to, times) in [("224.0.0.251:5353", 3), ("255.255.255.255:67", 2), ("198.51.100.1:9", 1)] {
+        (0..times).for_each(|_| ask(&mut rig, to, b"x"));
+    }
+    let header = |destination: &str, protocol| Header {
+        source: rig.app.ip(),
+        destination: destination.parse().unwrap(),
+        protocol,
+        traffic_class: 0,
+        hop_limit: 64,
+        whole: false,
+        fragment: None,
+    };
+    // SCTP and a report of IGMP.
+    for header in [header("198.51.100.1", 132), header("224.0.0.22", 2)] {
+        let mut bytes = vec![0; ip::header_len(header.destination) + 8];
+        ip::write(&header, 8, &mut bytes);
+        rig.input(Input::Packet { bytes, segment: None });
+    }
+    let (multicast, broadcast, link_local, other_protocols) = (3, 2, 0, 1);
+    let expected = NotCarried { multicast, broadcast, link_local, other_protocols };
+    assert_eq!((rig.forwarder.tally().not_carried, rig.forwarder.tally().left_out), (expected, 7));
 }
