@@ -483,3 +483,57 @@ inside!(what_is_dropped_because_it_is_not_carried_is_told_in_the_end, || {
     let quiet = lab.ours_with(&["--measure"], &["true"]);
     assert!(!quiet.err.contains("not carry"), "{quiet:?}");
 });
+
+/// Kills the process that forwards for it, and writes what connecting and sending give from then on into a file.
+const FORWARDER_KILLED: &str = "
+import errno, os, signal, socket, sys, time
+forwarder = os.getppid()
+os.kill(forwarder, signal.SIGKILL)
+while os.getppid() == forwarder:
+    time.sleep(0.01)
+def says(what):
+    try:
+        what()
+        return 'none'
+    except OSError as e:
+        return errno.errorcode.get(e.errno, type(e).__name__)
+datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+said = says(lambda: socket.create_connection(('198.19.0.1', 80), 60)), says(lambda: datagrams.sendto(b'x', ('198.19.0.1', 9)))
+with open(sys.argv[1] + '.new', 'w') as file:
+    print(*said, file=file)
+os.rename(sys.argv[1] + '.new', sys.argv[1])
+";
+
+inside!(a_program_whose_forwarder_is_killed_has_no_network_and_is_told_at_once, || {
+    let Some(python) = crate::lab::python() else { return };
+    let lab = Lab::new();
+    let file = lab.scratch.path("said");
+    let _ = lab.ours_with(&["--measure"], &[python.as_str(), "-c", FORWARDER_KILLED, file.to_str().unwrap()]);
+    until("the program has said it", || file.exists());
+    assert_eq!(fs::read_to_string(file).unwrap(), "ENETUNREACH ENETUNREACH\n");
+});
+
+/// Makes an interface whose packets have a header before them, of packet information or one of another length than usual, and has it
+/// forwarded: says what that ends with.
+const WITH_HEADERS: &str = "
+import fcntl, os, struct, subprocess, sys
+TUNSETIFF, TUNSETVNETHDRSZ, IFF_TUN, IFF_NO_PI, IFF_VNET_HDR = 0x400454ca, 0x400454d8, 1, 0x1000, 0x4000
+for flags, size in (IFF_TUN, None), (IFF_TUN | IFF_NO_PI | IFF_VNET_HDR, 12):
+    fd = os.open('/dev/net/tun', os.O_RDWR)
+    fcntl.ioctl(fd, TUNSETIFF, struct.pack('16sH22x', b'', flags))
+    if size:
+        fcntl.ioctl(fd, TUNSETVNETHDRSZ, struct.pack('i', size))
+    ended = subprocess.run([sys.argv[1], 'forward', '--tun-fd', str(fd)], pass_fds=[fd], stderr=subprocess.PIPE)
+    print(ended.returncode, ended.stderr.decode().strip())
+    os.close(fd)
+";
+
+inside!(an_interface_with_headers_before_its_packets_is_refused_with_the_reason, || {
+    let Some(python) = crate::lab::python() else { return };
+    let lab = Lab::new();
+    let ended = lab.bare(&[python.as_str(), "-c", WITH_HEADERS, HEADSTART]);
+    assert_eq!((ended.code, ended.out.lines().count()), (Some(0), 2), "{ended:?}");
+    for (line, why) in ended.out.lines().zip(["without a header (IFF_TUN, IFF_NO_PI)", "is not 10 bytes long"]) {
+        assert!(line.starts_with("2 ") && line.contains(why), "{ended:?}");
+    }
+});
