@@ -121,7 +121,7 @@ sys.stdin.read()
 inside!(a_connection_that_a_program_gives_up_is_given_up_outside_and_the_other_one_is_not, || {
     let (Some(python), Some(_)) = (crate::lab::python(), found("ip", "iproute2")) else { return };
     let mut world = crate::lab::world();
-    let mut hole = site(&world, "www").clone();
+    let mut hole = site(&mut world, "www").clone();
     (hole.v4[0].addr, hole.v4[0].fate) = ([198, 19, 3, 1].into(), Fate::BlackHole);
     (hole.name, hole.v6) = ("silent.lab.example".into(), Vec::new());
     world.sites.push(hole);
@@ -186,7 +186,7 @@ inside!(segments_and_congestion_control_are_those_that_the_program_has_set, || {
     let listener = lab.network.on_servers(|| TcpListener::bind(("198.19.0.1", 0)).unwrap()).unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
     let words = [python.as_str(), "-c", OWN_OPTIONS, &port];
-    let mut of = |wrapped: &[&str]| {
+    let of = |wrapped: &[&str]| {
         let all = [wrapped, &words].concat();
         let mut command = lab.command(all[0]);
         let command = command.args(&all[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
