@@ -508,7 +508,9 @@ inside!(a_program_whose_forwarder_is_killed_has_no_network_and_is_told_at_once, 
     let Some(python) = crate::lab::python() else { return };
     let lab = Lab::new();
     let file = lab.scratch.path("said");
-    let _ = lab.ours_with(&["--measure"], &[python.as_str(), "-c", FORWARDER_KILLED, file.to_str().unwrap()]);
+    let words = ["run", "--measure", "--", &python, "-c", FORWARDER_KILLED, file.to_str().unwrap()];
+    let ended = lab.command(HEADSTART).args(words).output().unwrap();
+    assert_eq!(ended.status.code(), Some(128 + 9), "{ended:?}");
     until("the program has said it", || file.exists());
     assert_eq!(fs::read_to_string(file).unwrap(), "ENETUNREACH ENETUNREACH\n");
 });
