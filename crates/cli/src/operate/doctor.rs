@@ -69,6 +69,7 @@ const ALL: &[Check] = &[
     Check { name: "settings", run: settings },
     Check { name: "package", run: |_| installed::here() },
     Check { name: "run: seccomp", run: system_calls },
+    Check { name: "measure: TUN", run: |_| forwarder() },
     Check { name: "measure: eBPF", run: |_| kernel() },
     Check { name: "lab: namespaces", run: namespaces },
     Check { name: "up: privilege", run: privilege },
@@ -218,6 +219,19 @@ fn nft(_: Option<&Path>) -> Finding {
         Some(path) => works(path.display().to_string()),
         None => degraded("not installed: no `--bundle`, no `gateway --nat`", "apt-get install nftables"),
     }
+}
+
+fn forwarder() -> Finding {
+    if !Path::new("/dev/net/tun").exists() {
+        return degraded("`--measure` cannot be used: no /dev/net/tun", "modprobe tun; or `--measure --via ebpf`");
+    }
+    if !rustix::process::geteuid().is_root() {
+        return degraded("`--measure` cannot be used: not running as root", "sudo headstart run --measure -- CMD");
+    }
+    works(
+        "`--measure`, but for multicast, broadcast, link-local IPv6 and protocols other than TCP, UDP and ICMP echo, which are dropped, \
+         and connections from outside (`headstart run --help`); `--via ebpf` touches no packet",
+    )
 }
 
 fn kernel() -> Finding {

@@ -56,6 +56,9 @@ pub struct Args {
     /// With --measure: append one JSON line to FILE for each connection and lookup.
     #[arg(long, requires = "measure", value_name = "FILE")]
     flows: Option<PathBuf>,
+    /// With --measure: do not busy-poll (for up to 100 us) for expected answers (see `headstart run --help`).
+    #[arg(long, requires = "measure")]
+    no_lookout: bool,
     /// With --measure: race each captured connection over all addresses of its host name. Raced connections are marked, and
     /// their connect times are not counted.
     #[arg(long, requires = "measure")]
@@ -116,7 +119,8 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
         let telemetry = crate::telemetry::settings(&config)?;
         // Opened here once so that its errors are printed: the daemon has no terminal.
         drop(crate::telemetry::open(telemetry.as_ref(), false));
-        settings.measuring = Some(measuring::Wish { in_kernel: in_kernel(args)?, to, lines, racing, telemetry });
+        let (in_kernel, looks_out) = (in_kernel(args)?, !args.no_lookout);
+        settings.measuring = Some(measuring::Wish { in_kernel, to, lines, racing, looks_out, telemetry });
     }
     something_is_on(
         &settings,

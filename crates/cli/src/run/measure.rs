@@ -14,7 +14,7 @@ use anyhow::Context as _;
 use clap::ValueEnum;
 use headstart_core::connect;
 use headstart_core::forward::meter;
-use headstart_core::forward::{Flow, Record, Settings, UdpFlow, profile};
+use headstart_core::forward::{Flow, NotCarried, Record, Settings, UdpFlow, profile};
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
 use headstart_io::forward::board::UNKNOWN;
@@ -141,6 +141,7 @@ fn measured(args: &Wanted<'_>, outputs: Outputs, by: By, release: remains::Relea
     signal::pass_on_to(0).context("handling signals")?;
     forwarded?;
     measured.borrow_mut().looked_out = worker.looked_out();
+    measured.borrow_mut().not_carried = worker.forwarder().tally().not_carried;
     let left = remains::until_all_have_left(namespace);
     let worker = left.is_some().then_some(worker);
     let is_whole = report(args, &mut measured.borrow_mut(), clock.now());
@@ -170,7 +171,8 @@ pub fn forward(tun: Tun, protector: Option<Protector>, args: &Wanted<'_>) -> any
     let outputs = Outputs::open(args)?;
     let stop = signal::ending().context("handling signals")?;
     let namespace = NetNs::current().context("the network namespace")?;
-    let (mut worker, measured, clock) = prepare(Enclosure { namespace, tun }, profile::DEFAULT, args, outputs)?;
+    let (mut worker, measured, clock) =
+        prepare(Enclosure { namespace, tun, mtu: None }, profile::DEFAULT, args, outputs)?;
     match protector {
         Some(protector) => worker.protect(protector),
         None => worker.watch_for_loops(),
@@ -181,6 +183,7 @@ pub fn forward(tun: Tun, protector: Option<Protector>, args: &Wanted<'_>) -> any
         forwarded => forwarded?,
     }
     measured.borrow_mut().looked_out = worker.looked_out();
+    measured.borrow_mut().not_carried = worker.forwarder().tally().not_carried;
     drop(worker);
     let is_whole = report(args, &mut measured.borrow_mut(), clock.now());
     Ok(if is_whole { exit::OK } else { exit::FAILURE })
@@ -338,6 +341,8 @@ struct Measured {
     echoes: (u64, u64),
     /// How often the forwarder was awake when an answer came.
     looked_out: u64,
+    /// What programs sent and the forwarder does not carry.
+    not_carried: NotCarried,
     summary: Option<Destination>,
     lines: Option<File>,
     telemetry: Option<Telemetry>,
@@ -430,12 +435,17 @@ fn report(args: &Wanted<'_>, measured: &mut Measured, took: Instant) -> bool {
     let connections: u64 = measured.apps.values().map(|app| app.connections).sum();
     let udp_flows: u64 = measured.apps.values().map(|app| app.udp_flows).sum();
     let (requests, replies) = measured.echoes;
+    let dropped = measured.not_carried;
     if let Some(to) = measured.summary.take() {
         let apps: serde_json::Map<_, _> = measured.apps.iter().map(|(name, app)| (name.clone(), app.json())).collect();
         let summary = json!({
             "version": VERSION, "connections": connections, "udp_flows": udp_flows, "echo_requests": requests,
             "echo_replies": replies, "lookups": measured.lookups.len(),
             "via": measured.by.name(), "lost": measured.by.lost(), "lookup_ms": median(&measured.lookups), "took_ms": round(took.as_millis_f64()), "looked_out": measured.looked_out, "apps": apps,
+            "not_carried": {
+                "multicast": dropped.multicast, "broadcast": dropped.broadcast, "link_local": dropped.link_local,
+                "other_protocols": dropped.other_protocols,
+            },
         });
         to.write(&summary);
     }
@@ -463,10 +473,30 @@ fn report(args: &Wanted<'_>, measured: &mut Measured, took: Instant) -> bool {
             plural(measured.looked_out, "answer")
         ));
     }
+    if let Some(line) = not_carried(&dropped) {
+        args.complain(format_args!("  {line}"));
+    }
     if let Some(line) = measured.by.line() {
         args.complain(format_args!("  {line}"));
     }
     is_whole
+}
+
+/// A line about what was not carried, if anything was not.
+fn not_carried(dropped: &NotCarried) -> Option<String> {
+    let counts = [
+        (dropped.multicast, "multicast datagram"),
+        (dropped.broadcast, "broadcast datagram"),
+        (dropped.link_local, "link-local IPv6 packet"),
+        (dropped.other_protocols, "packet of protocols other than TCP, UDP and ICMP"),
+    ];
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    let counts = counts.map(|(count, what)| match what.split_once(" of ") {
+        Some((what, of)) => format!("{} of {of}", plural(*count, what)),
+        None => plural(*count, what),
+    });
+    let counts: Vec<String> = counts.collect();
+    (!counts.is_empty()).then(|| format!("dropped, for --via tun does not carry it: {}", counts.join(", ")))
 }
 
 impl App {
@@ -557,6 +587,7 @@ mod tests {
             down: Default::default(),
             hello: (None, None),
             delivered: Default::default(),
+            while_waiting: 0,
             facts: None,
             requests: Default::default(),
             local_retransmissions: 0,

@@ -58,9 +58,9 @@ pub struct Args {
     via: Option<Via>,
     /// Measure instead of accelerate: connect and round-trip times, lookups, throughput, gaps, retransmissions. The program
     /// runs in its own network namespace and notices no difference, except: others cannot connect to its ports; multicast,
-    /// broadcast and protocols other than TCP, UDP and ICMP echo are dropped; source ports below 1024 or in use here change; its
-    /// MSS and congestion control stay in the namespace; the host's Unix sockets with abstract names and UDP services on its own
-    /// addresses (other than loopback and DNS) are out of reach. Needs root.
+    /// broadcast, link-local IPv6 and protocols other than TCP, UDP and ICMP echo are dropped (the summary counts them);
+    /// source ports below 1024 or in use here change; it gets no TCP timestamps and SACK; the host's Unix sockets with
+    /// abstract names and UDP services on its own addresses (other than loopback and DNS) are out of reach. Needs root.
     #[arg(long, conflicts_with_all = ["race", "cache_lifetime", "explore", "private"])]
     measure: bool,
     /// With --measure: write one JSON line to FILE for each connection and lookup when it ends.

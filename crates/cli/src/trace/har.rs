@@ -1,20 +1,23 @@
-//! An HTTP archive, version 1.2: an entry a connection, since what is said over it is not looked into. Its method is CONNECT, its address
-//! the peer's, its status 0 where it failed; the comment says so.
+//! An HTTP archive, version 1.2: an entry a connection of TCP or QUIC, since what is said over it is not looked into. Its method is CONNECT,
+//! its address the peer's, its status 0 where it failed; the comment says so. Other datagrams carry no HTTP, and are counted in the comment.
 
 use super::text;
+use crate::output::plural;
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime};
 
 /// The archive of what was measured.
 pub fn archive(lines: &[Value], began: SystemTime) -> Value {
-    let entries = lines.iter().filter(|line| text(line, "event") == "connection");
-    let entries: Vec<_> = entries.map(|line| entry(line, began)).collect();
+    let is_connection = |line: &&Value| text(line, "event") == "connection" || line["quic"].is_object();
+    let entries: Vec<_> = lines.iter().filter(is_connection).map(|line| entry(line, began)).collect();
+    let others = lines.iter().filter(|line| ["udp", "echo"].contains(&text(line, "event")) && !is_connection(line));
+    let others = plural(others.count() as u64, "UDP or ICMP flow");
     json!({ "log": {
         "version": "1.2",
         "creator": { "name": "headstart", "version": env!("CARGO_PKG_VERSION") },
         "pages": [],
         "entries": entries,
-        "comment": "an entry is a connection: headstart does not read its contents",
+        "comment": format!("an entry is a connection: headstart does not read its contents; {others} left out"),
     } })
 }
 
@@ -23,16 +26,20 @@ fn entry(line: &Value, began: SystemTime) -> Value {
     let ms = |name: &str| line[name].as_f64();
     let (connect, hello) = (ms("connect_ms"), ms("tls_hello_ms"));
     let lasted = ms("lasted_ms").unwrap_or_default();
-    // The time of TLS is part of that of connecting.
+    let is_quic = line["quic"].is_object();
+    // The time of TLS is part of that of connecting; the handshake of QUIC is both.
     let open = connect.map(|connect| connect + hello.unwrap_or_default());
+    let hello = if is_quic { connect } else { hello };
     let rest = (lasted - open.unwrap_or_default()).max(0.0);
     let (status, words) = match connect.is_some() || line["accelerated"].is_string() {
         true => (200, "connected"),
+        false if is_quic => (0, "no handshake"),
         false => (0, text(line, "end")),
     };
     let peer = text(line, "peer");
     // What is inside is not looked into: TLS is what began with its hello, or failed on its port.
-    let scheme = if hello.is_some() || (connect.is_none() && peer.ends_with(":443")) { "https" } else { "http" };
+    let scheme =
+        if hello.is_some() || is_quic || (connect.is_none() && peer.ends_with(":443")) { "https" } else { "http" };
     let at = began + Duration::try_from_secs_f64(ms("at_ms").unwrap_or_default() / 1e3).unwrap_or_default();
     json!({
         "startedDateTime": date(at),
@@ -83,12 +90,19 @@ mod tests {
     fn an_entry_a_connection_whose_phases_add_up() {
         let archive = archive(&super::super::sample(), SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000));
         let entries = archive["log"]["entries"].as_array().unwrap();
-        let [made, failed] = &entries[..] else { panic!("{archive}") };
+        let [made, failed, quic] = &entries[..] else { panic!("{archive}") };
         assert_eq!(made["startedDateTime"], "2001-09-09T01:46:40.026Z");
         assert_eq!((&made["timings"]["connect"], &made["timings"]["ssl"]), (&85.0.into(), &45.0.into()));
         assert_eq!((&made["time"], &made["timings"]["receive"]), (&300.0.into(), &215.0.into()));
         assert_eq!((&failed["response"]["status"], &failed["response"]["statusText"]), (&0.into(), &"refused".into()));
         assert_eq!(failed["serverIPAddress"], "2001:db8::1");
+        assert_eq!((&quic["timings"]["connect"], &quic["timings"]["ssl"]), (&30.0.into(), &30.0.into()));
+        assert_eq!(
+            (&quic["request"]["url"], &quic["response"]["status"]),
+            (&"https://198.51.100.1:443/".into(), &200.into())
+        );
+        let comment = archive["log"]["comment"].as_str().unwrap();
+        assert!(comment.ends_with("; 2 UDP or ICMP flows left out"), "{comment}");
         assert_eq!(
             (&made["request"]["url"], &failed["request"]["url"]),
             (&"https://198.51.100.1:443/".into(), &"https://[2001:db8::1]:443/".into())

@@ -54,11 +54,11 @@ pub struct Args {
 enum Format {
     /// Every packet, for Wireshark.
     Pcapng,
-    /// Connections and lookups, for ui.perfetto.dev and chrome://tracing.
+    /// Connections, UDP flows, pings and lookups, for ui.perfetto.dev and chrome://tracing.
     Perfetto,
-    /// Connections as entries of an HTTP archive (HAR 1.2).
+    /// TCP and QUIC connections as entries of an HTTP archive (HAR 1.2).
     Har,
-    /// Connections and lookups as spans of OpenTelemetry (OTLP, protobuf).
+    /// Connections, UDP flows, pings and lookups as spans of OpenTelemetry (OTLP, protobuf).
     Otlp,
 }
 
@@ -154,17 +154,26 @@ fn text<'a>(line: &'a Value, name: &str) -> &'a str {
     line[name].as_str().unwrap_or_default()
 }
 
-/// Lines as a measurement writes them: a lookup, a connection with TLS that came to be, and one that did not.
+/// Lines as a measurement writes them: a lookup, a connection with TLS that came to be, and one that did not; a flow of QUIC, one of UDP that
+/// is unreachable, and a ping.
 #[cfg(test)]
 fn sample() -> Vec<Value> {
     use serde_json::json;
     vec![
-        json!({"version": 1, "event": "lookup", "app": "curl", "name": "www.example", "server": "192.0.2.53:53", "at_ms": 5.0, "took_ms": 20.0}),
-        json!({"version": 1, "event": "connection", "app": "curl", "pid": 7, "local": "192.0.2.1:4000",
+        json!({"version": 2, "event": "lookup", "app": "curl", "name": "www.example", "server": "192.0.2.53:53", "at_ms": 5.0, "took_ms": 20.0}),
+        json!({"version": 2, "event": "connection", "app": "curl", "pid": 7, "local": "192.0.2.1:4000",
             "peer": "198.51.100.1:443", "at_ms": 26.0, "end": "finished", "lasted_ms": 300.0, "up_bytes": 500, "down_bytes": 9000,
             "connect_ms": 40.0, "tls_hello_ms": 45.0}),
-        json!({"version": 1, "event": "connection", "app": "wget", "pid": 8, "local": "192.0.2.1:4001",
+        json!({"version": 2, "event": "connection", "app": "wget", "pid": 8, "local": "192.0.2.1:4001",
             "peer": "[2001:db8::1]:443", "at_ms": 30.0, "end": "refused", "lasted_ms": 10.0, "up_bytes": 0, "down_bytes": 0,
             "connect_ms": null, "tls_hello_ms": null}),
+        json!({"version": 2, "event": "udp", "app": "curl", "pid": 7, "local": "192.0.2.1:4002", "peer": "198.51.100.1:443",
+            "at_ms": 50.0, "lasted_ms": 200.0, "up_bytes": 3000, "down_bytes": 70_000, "up_packets": 9, "down_packets": 60,
+            "icmp_errors": 0, "connect_ms": 30.0, "quic": {"version": "0x00000001", "handshake_ms": 30.0}}),
+        json!({"version": 2, "event": "udp", "app": "ntp", "pid": 9, "local": "192.0.2.1:123", "peer": "198.51.100.2:123",
+            "at_ms": 60.0, "lasted_ms": 0.0, "up_bytes": 48, "down_bytes": 0, "up_packets": 1, "down_packets": 0,
+            "icmp_errors": 1, "connect_ms": null, "quic": null}),
+        json!({"version": 2, "event": "echo", "app": "ping", "pid": null, "local": "192.0.2.1", "peer": "198.51.100.3",
+            "at_ms": 70.0, "lasted_ms": 1000.0, "requests": 2, "replies": 2, "icmp_errors": 0, "rtt_ms": 10.0}),
     ]
 }

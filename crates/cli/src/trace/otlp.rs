@@ -1,5 +1,5 @@
-//! A trace of OpenTelemetry (OTLP 1.0, protobuf): the run as the root span, a span a lookup and a connection under it, and the parts of a
-//! connection, TCP and TLS, under that. Names of attributes are those of OpenTelemetry's semantic conventions.
+//! A trace of OpenTelemetry (OTLP 1.0, protobuf): the run as the root span, a span a lookup, connection, UDP flow and ping under it, and the
+//! parts of a connection, TCP and TLS or the handshake of QUIC, under that. Names of attributes are those of OpenTelemetry's semantic conventions.
 
 use super::text;
 use prost::Message;
@@ -124,6 +124,8 @@ pub fn request(lines: &[Value], run: &Run<'_>) -> Vec<u8> {
         match text(line, "event") {
             "lookup" => spans.lookup(&root, line),
             "connection" => spans.connection(&root, line),
+            "udp" => spans.udp(&root, line),
+            "echo" => spans.echo(&root, line),
             _ => {}
         }
     }
@@ -186,14 +188,7 @@ impl Spans<'_> {
     fn connection(&mut self, root: &[u8], line: &Value) {
         let (began, lasted) = (number(line, "at_ms"), number(line, "lasted_ms"));
         let peer = text(line, "peer");
-        let mut attributes = process(line);
-        if let Ok(address) = peer.parse::<SocketAddr>() {
-            attributes.push(string("network.peer.address", &address.ip().to_string()));
-            attributes.push(integer("network.peer.port", address.port().into()));
-        }
-        for (key, name) in [("headstart.bytes.sent", "up_bytes"), ("headstart.bytes.received", "down_bytes")] {
-            attributes.extend(line[name].as_i64().map(|bytes| integer(key, bytes)));
-        }
+        let attributes = flow(line, "tcp");
         let at = self.time(began, lasted);
         let span = self.add(root, &format!("connection {peer}"), CLIENT, at, attributes);
         let Some(connect) = line["connect_ms"].as_f64() else {
@@ -210,12 +205,53 @@ impl Spans<'_> {
         }
     }
 
+    fn udp(&mut self, root: &[u8], line: &Value) {
+        let (began, peer, is_quic) = (number(line, "at_ms"), text(line, "peer"), line["quic"].is_object());
+        let at = self.time(began, number(line, "lasted_ms"));
+        let (name, transport) = if is_quic { ("QUIC", "quic") } else { ("UDP", "udp") };
+        let span = self.add(root, &format!("{name} {peer}"), CLIENT, at, flow(line, transport));
+        if line["icmp_errors"].as_u64().is_some_and(|errors| errors > 0) && line["down_packets"] == 0 {
+            self.failed("unreachable");
+        }
+        if let Some(took) = line["connect_ms"].as_f64() {
+            let at = self.time(began, took);
+            self.add(&span, "QUIC handshake", INTERNAL, at, vec![]);
+        }
+    }
+
+    fn echo(&mut self, root: &[u8], line: &Value) {
+        let at = self.time(number(line, "at_ms"), number(line, "lasted_ms"));
+        let mut attributes = process(line);
+        attributes.push(string("network.peer.address", text(line, "peer")));
+        for (key, name) in [("headstart.echo.requests", "requests"), ("headstart.echo.replies", "replies")] {
+            attributes.extend(line[name].as_i64().map(|count| integer(key, count)));
+        }
+        self.add(root, &format!("ping {}", text(line, "peer")), CLIENT, at, attributes);
+        if line["replies"] == 0 {
+            self.failed("no answer");
+        }
+    }
+
     /// The span that was added last failed.
     fn failed(&mut self, why: &str) {
         if let Some(span) = self.all.last_mut() {
             span.status = Some(Status { message: why.to_owned(), code: ERROR });
         }
     }
+}
+
+/// Whose a flow is, where it leads and what it carried.
+fn flow(line: &Value, transport: &str) -> Vec<KeyValue> {
+    let mut attributes = process(line);
+    attributes.push(string("network.transport", transport));
+    if let Ok(address) = text(line, "peer").parse::<SocketAddr>() {
+        attributes.push(string("network.peer.address", &address.ip().to_string()));
+        attributes.push(integer("network.peer.port", address.port().into()));
+    }
+    for (key, name) in [("headstart.bytes.sent", "up_bytes"), ("headstart.bytes.received", "down_bytes")] {
+        attributes.extend(line[name].as_i64().map(|bytes| integer(key, bytes)));
+    }
+    attributes
 }
 
 fn process(line: &Value) -> Vec<KeyValue> {
@@ -282,11 +318,16 @@ mod tests {
                 "connection 198.51.100.1:443",
                 "TCP connect",
                 "TLS hello",
-                "connection [2001:db8::1]:443"
+                "connection [2001:db8::1]:443",
+                "QUIC 198.51.100.1:443",
+                "QUIC handshake",
+                "UDP 198.51.100.2:123",
+                "ping 198.51.100.3"
             ]
         );
         let parent = |n: usize| spans.iter().position(|span| span.span_id == spans[n].parent_span_id);
-        assert_eq!((0..6).map(parent).collect::<Vec<_>>(), [None, Some(0), Some(0), Some(2), Some(2), Some(0)]);
+        let parents = [None, Some(0), Some(0), Some(2), Some(2), Some(0), Some(0), Some(6), Some(0), Some(0)];
+        assert_eq!((0..10).map(parent).collect::<Vec<_>>(), parents);
         assert!(spans.iter().all(|span| span.trace_id == [7; 16] && span.span_id.len() == 8), "{spans:?}");
         let kinds = [SpanKind::Internal, SpanKind::Client, SpanKind::Client, SpanKind::Internal];
         assert!(spans.iter().zip(kinds).all(|(span, kind)| span.kind == kind as i32), "{spans:?}");
@@ -303,7 +344,13 @@ mod tests {
         assert_eq!([ms(3), ms(4)], [(26.0, 66.0), (66.0, 111.0)]);
         let failed = spans[5].status.as_ref().unwrap();
         assert_eq!((failed.code, failed.message.as_str()), (StatusCode::Error as i32, "refused"));
-        assert!(spans[..5].iter().all(|span| span.status.is_none()), "{spans:?}");
+        assert_eq!([ms(6), ms(7), ms(8), ms(9)], [(50.0, 250.0), (50.0, 80.0), (60.0, 60.0), (70.0, 1070.0)]);
+        assert_eq!(spans[8].status.as_ref().map(|status| status.message.as_str()), Some("unreachable"));
+        let good = spans.iter().enumerate().filter(|(n, _)| ![5, 8].contains(n));
+        assert!(good.into_iter().all(|(_, span)| span.status.is_none()), "{spans:?}");
+        let transports = [2, 6, 8].map(|n| attribute(&spans[n], "network.transport"));
+        assert_eq!(transports, ["tcp", "quic", "udp"].map(|name| Some(Theirs::StringValue(name.into()))));
+        assert_eq!(attribute(&spans[9], "headstart.echo.replies"), Some(Theirs::IntValue(2)));
         assert_eq!(attribute(&spans[5], "network.peer.address"), Some(Theirs::StringValue("2001:db8::1".into())));
         assert_eq!(attribute(&spans[2], "network.peer.port"), Some(Theirs::IntValue(443)));
         assert_eq!(attribute(&spans[2], "headstart.bytes.received"), Some(Theirs::IntValue(9000)));

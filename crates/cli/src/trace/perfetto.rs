@@ -28,16 +28,23 @@ pub fn trace(lines: &[Value], _: SystemTime) -> Value {
                 let took = us("took_ms").unwrap_or_default();
                 (format!("lookup {name}"), vec![slice(&format!("lookup {name}"), "dns", at, took, line.clone())])
             }
-            _ => {
-                let peer = text(line, "peer");
+            event => {
+                let (peer, is_quic) = (text(line, "peer"), line["quic"].is_object());
+                let (row, category) = match event {
+                    "udp" if is_quic => (format!("QUIC {peer}"), "quic"),
+                    "udp" => (format!("UDP {peer}"), "udp"),
+                    "echo" => (format!("ping {peer}"), "icmp"),
+                    _ => (peer.to_owned(), "tcp"),
+                };
                 let lasted = us("lasted_ms").unwrap_or_default();
-                let mut slices = vec![slice(peer, "tcp", at, lasted, line.clone())];
+                let mut slices = vec![slice(&row, category, at, lasted, line.clone())];
                 let connect = us("connect_ms");
-                slices.extend(connect.map(|took| slice("connect", "tcp", at, took, json!({}))));
+                let phase = if is_quic { "handshake" } else { "connect" };
+                slices.extend(connect.map(|took| slice(phase, category, at, took, json!({}))));
                 // From the program's first record of TLS, which follows the connection at once, as far as this is known.
                 let hello = connect.zip(us("tls_hello_ms"));
                 slices.extend(hello.map(|(took, tls)| slice("TLS hello", "tls", at + took, tls, json!({}))));
-                (peer.to_owned(), slices)
+                (row, slices)
             }
         };
         events.push(json!({ "ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": { "name": row } }));
@@ -58,8 +65,16 @@ mod tests {
             let all = events.iter().filter(|e| e["name"] == kind).map(|e| e["args"]["name"].as_str().unwrap());
             all.collect::<Vec<_>>()
         };
-        assert_eq!(named("process_name"), ["curl", "wget"]);
-        assert_eq!(named("thread_name"), ["lookup www.example", "198.51.100.1:443", "[2001:db8::1]:443"]);
+        assert_eq!(named("process_name"), ["curl", "wget", "ntp", "ping"]);
+        let rows = [
+            "lookup www.example",
+            "198.51.100.1:443",
+            "[2001:db8::1]:443",
+            "QUIC 198.51.100.1:443",
+            "UDP 198.51.100.2:123",
+            "ping 198.51.100.3",
+        ];
+        assert_eq!(named("thread_name"), rows);
         let slices: Vec<_> = events.iter().filter(|e| e["ph"] == "X").collect();
         let times = slices.iter().map(|e| (e["name"].as_str().unwrap(), e["ts"].as_f64(), e["dur"].as_f64()));
         assert_eq!(
@@ -70,8 +85,14 @@ mod tests {
                 ("connect", Some(26e3), Some(40e3)),
                 ("TLS hello", Some(66e3), Some(45e3)),
                 ("[2001:db8::1]:443", Some(30e3), Some(10e3)),
+                ("QUIC 198.51.100.1:443", Some(50e3), Some(200e3)),
+                ("handshake", Some(50e3), Some(30e3)),
+                ("UDP 198.51.100.2:123", Some(60e3), Some(0.0)),
+                ("ping 198.51.100.3", Some(70e3), Some(1000e3)),
             ]
         );
+        let categories: Vec<_> = slices.iter().map(|e| e["cat"].as_str().unwrap()).collect();
+        assert_eq!(categories, ["dns", "tcp", "tcp", "tls", "tcp", "quic", "quic", "udp", "icmp"]);
         assert!(slices.iter().all(|e| e["pid"].is_u64() && e["tid"].is_u64()), "{slices:?}");
     }
 }

@@ -90,6 +90,7 @@ inside!(what_programs_begin_is_measured_and_what_was_there_or_comes_from_others_
     assert_eq!(listed.len(), 3, "{listed:?}");
     let status = scene.status();
     assert_eq!(status["measuring"]["captured"], serde_json::json!(["default"]), "{status}");
+    assert_eq!(status["measuring"]["looks_out"], true, "{status}");
     let top = scene.says(&["top", "--once", "--interval", "0.1", "--json"]);
     must_hold("top", &top.out);
     let top: Value = serde_json::from_str(&top.out).unwrap_or_else(|e| panic!("{e}: {top:?}"));
@@ -110,9 +111,10 @@ inside!(what_is_not_asked_for_is_not_captured, || {
         return;
     }
     let flows = scene.path("flows");
-    let words = ["--measure", "--capture", "198.51.100.0/24", "--flows", flows.to_str().unwrap()];
+    let words = ["--measure", "--capture", "198.51.100.0/24", "--flows", flows.to_str().unwrap(), "--no-lookout"];
     let (mut daemon, up) = scene.daemon(&words);
     assert!(up);
+    assert_eq!(scene.status()["measuring"]["looks_out"], false);
     let of = |peer| {
         let (mut near, mut far) = scene.connect(peer);
         talks(&mut near, &mut far);

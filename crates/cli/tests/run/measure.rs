@@ -1,6 +1,7 @@
 //! `headstart run --measure`: the program gets what it gets without, and what was seen of its network is true.
 
 use crate::lab::{Lab, found, inside, site, until, world};
+use crate::schema::must_hold;
 use headstart_lab::world::{Fate, World};
 use serde_json::Value;
 use std::fs;
@@ -9,6 +10,7 @@ use std::net::TcpListener;
 /// The lines of `--flows` of a run.
 fn lines(file: &std::path::Path) -> Vec<Value> {
     let text = fs::read_to_string(file).unwrap();
+    text.lines().for_each(|line| must_hold("flows", line));
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
@@ -231,6 +233,13 @@ inside!(a_capture_is_opened_by_wireshark_and_says_whose_packets_are, || {
     };
     let packets = says(&["-Y", "http.request", "-T", "fields", "-e", "frame.comment"]);
     assert!(packets.starts_with("app=curl;pid="), "{packets:?}");
+    // From the first one of a connection and of a lookup on, in their order.
+    for first in ["tcp.flags.syn == 1 && tcp.flags.ack == 0", "dns.flags.response == 0", "tcp"] {
+        let said = says(&["-Y", first, "-T", "fields", "-e", "frame.comment"]);
+        assert!(said.lines().count() > 0 && said.lines().all(|line| line.starts_with("app=curl;pid=")), "{said:?}");
+    }
+    let times = says(&["-T", "fields", "-e", "frame.time_delta"]);
+    assert!(times.lines().all(|delta| delta.parse::<f64>().unwrap() >= 0.0), "{times}");
     // The file itself, block by block.
     let of_file = ["-X", "read_format:MIME Files Format", "-T", "fields", "-e", "pcapng.darwin.process_name"];
     let known = lab.command(&tshark).args(["-G", "fields"]).output().unwrap();

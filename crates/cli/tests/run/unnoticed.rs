@@ -1,7 +1,9 @@
 //! `headstart run --measure`: what a program may not notice of it, each beside the same program without: paths that die, services of the
 //! host on loopback and its own addresses; and what is told of what it does over UDP and QUIC.
 
-use crate::lab::{HEADSTART, Lab, found, inside};
+use crate::lab::{HEADSTART, Lab, found, inside, site, until};
+use crate::schema::must_hold;
+use headstart_lab::world::Fate;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,14 +13,23 @@ use std::process::Stdio;
 /// The lines of one kind of `--flows` of a run.
 fn lines(lab: &Lab, event: &str) -> Vec<Value> {
     let text = fs::read_to_string(lab.scratch.path("flows")).unwrap();
+    text.lines().for_each(|line| must_hold("flows", line));
     let all = text.lines().map(|line| serde_json::from_str(line).unwrap());
     all.filter(|line: &Value| line["event"] == event).collect()
 }
 
 /// Connects, sets options, says and hears something, and then waits for what never comes: says by which error that ended, and after how
-/// many seconds since it was left alone.
+/// many seconds since it was left alone; and by how many seconds a sleep of this machine was too long meanwhile.
 const LEFT_ALONE: &str = "
-import errno, socket, sys, time
+import errno, socket, sys, threading, time
+late = 0
+def sleeps():
+    global late
+    while True:
+        began = time.monotonic()
+        time.sleep(0.01)
+        late = max(late, time.monotonic() - began - 0.01)
+threading.Thread(target=sleeps, daemon=True).start()
 how, port = sys.argv[1], int(sys.argv[2])
 s = socket.create_connection(('198.19.0.1', port))
 if how == 'user-timeout':
@@ -37,13 +48,13 @@ if how == 'user-timeout':
     s.sendall(b'and nothing answers')
 s.settimeout(60)
 try:
-    print('heard', s.recv(1))
+    print('heard', s.recv(1), late)
 except OSError as e:
-    print(errno.errorcode.get(e.errno, type(e).__name__), time.monotonic() - began)
+    print(errno.errorcode.get(e.errno, type(e).__name__), time.monotonic() - began, late)
 ";
 
 /// What [`LEFT_ALONE`] says over a path that goes silent, without us or measured.
-fn left_alone(lab: &Lab, how: &str, measured: bool) -> (String, f64) {
+fn left_alone(lab: &Lab, how: &str, measured: bool) -> (String, f64, f64) {
     let python = crate::lab::python().unwrap();
     let listener = lab.network.on_servers(|| TcpListener::bind(("198.19.0.1", 0)).unwrap()).unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
@@ -74,21 +85,62 @@ fn left_alone(lab: &Lab, how: &str, measured: bool) -> (String, f64) {
         ended
     });
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    let (error, took) = ended.out.trim().split_once(' ').unwrap_or_else(|| panic!("{ended:?}"));
-    println!("{how}, measured: {measured}: {error} after {took} s");
-    (error.to_owned(), took.parse().unwrap())
+    let [error, took, late] = ended.out.trim().splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{ended:?}") };
+    println!("{how}, measured: {measured}: {error} after {took} s; sleeps were up to {late} s too long");
+    (error.to_owned(), took.parse().unwrap(), late.parse().unwrap())
 }
 
 inside!(a_path_that_dies_ends_a_connection_by_the_programs_own_patience, || {
     let (Some(_), Some(_)) = (crate::lab::python(), found("ip", "iproute2")) else { return };
     let lab = Lab::new();
     for how in ["user-timeout", "keep-alive"] {
-        let (bare, bare_took) = left_alone(&lab, how, false);
-        let (measured, took) = left_alone(&lab, how, true);
+        let (bare, bare_took, _) = left_alone(&lab, how, false);
+        let (measured, took, late) = left_alone(&lab, how, true);
         assert_eq!((bare.as_str(), measured.as_str()), ("ETIMEDOUT", "ETIMEDOUT"), "{how}");
         // Seconds that the program has asked for; a keep-alive counts from what it heard last, and by ticks.
         assert!(bare_took >= 1.9 && took >= 1.9, "{how}: {bare_took} and {took}");
+        // A second of the kernel's clock for keep-alive and one more, and where the machine is slow, as many times longer as it is.
+        assert!(took <= bare_took + 2.0 + 20.0 * late, "{how}: {bare_took} and {took}, {late} late");
     }
+});
+
+/// Begins two connections to where nothing answers, on these ports, and gives up the first; ends when its standard input does.
+const GIVES_UP: &str = "
+import socket, sys
+def begin(port):
+    s = socket.socket()
+    s.setblocking(False)
+    s.connect_ex(('198.19.3.1', port))
+    return s
+one, other = begin(1111), begin(2222)
+one.close()
+print('given up', flush=True)
+sys.stdin.read()
+";
+
+inside!(a_connection_that_a_program_gives_up_is_given_up_outside_and_the_other_one_is_not, || {
+    let (Some(python), Some(_)) = (crate::lab::python(), found("ip", "iproute2")) else { return };
+    let mut world = crate::lab::world();
+    let mut hole = site(&mut world, "www").clone();
+    (hole.v4[0].addr, hole.v4[0].fate) = ([198, 19, 3, 1].into(), Fate::BlackHole);
+    (hole.name, hole.v6) = ("silent.lab.example".into(), Vec::new());
+    world.sites.push(hole);
+    let lab = Lab::of(&world);
+    let mut ours = lab.command(HEADSTART);
+    ours.args(["run", "--measure", "--", &python, "-c", GIVES_UP]);
+    let mut ours = ours.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(ours.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    assert_eq!(said, "given up\n");
+    // Those that the host has begun, by their port: state 02 of /proc/net/tcp is SYN_SENT.
+    let begun = || {
+        let table = lab.command("cat").arg("/proc/net/tcp").output().unwrap();
+        let table = String::from_utf8(table.stdout).unwrap();
+        [":0457 02 ", ":08AE 02 "].map(|end| table.contains(end))
+    };
+    until("the first one has ended", || begun() == [false, true]);
+    drop(ours.stdin.take());
+    assert!(ours.wait().unwrap().success());
 });
 
 /// Connects from a port of its own choice, and from one that the kernel chose: says which.
@@ -113,6 +165,50 @@ inside!(a_peer_sees_the_port_that_the_program_has, || {
     });
     let own: Vec<u16> = ended.out.lines().map(|line| line.parse().unwrap()).collect();
     assert_eq!((own.as_slice(), seen[0]), (&seen[..], 45678), "{ended:?}");
+});
+
+/// Wants short segments and another congestion control, says something, and tells what its socket has of both; ends with its input.
+const OWN_OPTIONS: &str = "
+import socket, sys
+s = socket.socket()
+s.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 500)
+s.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b'reno')
+s.connect(('198.19.0.1', int(sys.argv[1])))
+s.sendall(bytes(5000))
+s.recv(1)
+print(s.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG), flush=True)
+sys.stdin.read()
+";
+
+inside!(segments_and_congestion_control_are_those_that_the_program_has_set, || {
+    let Some(python) = crate::lab::python() else { return };
+    let lab = Lab::new();
+    let listener = lab.network.on_servers(|| TcpListener::bind(("198.19.0.1", 0)).unwrap()).unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let words = [python.as_str(), "-c", OWN_OPTIONS, &port];
+    let of = |wrapped: &[&str]| {
+        let all = [wrapped, &words].concat();
+        let mut command = lab.command(all[0]);
+        let command = command.args(&all[1..]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.read_exact(&mut [0; 5000]).unwrap();
+        // TCP_MAXSEG of linux/tcp.h.
+        let mss = headstart_io::sys::socket_option::get(&stream, (6, 2)).and_then(|mss| mss.int());
+        stream.write_all(b"x").unwrap();
+        let mut own = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut own).unwrap();
+        // As the host's own tool tells it of the connection that leaves the host.
+        let reno = found("ss", "iproute2").map(|ss| {
+            let says = || lab.command(&ss).args(["-tinH", "dport", "=", &format!(":{port}")]).output().unwrap();
+            until("reno is used", || String::from_utf8_lossy(&says().stdout).contains(" reno "));
+        });
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success());
+        (mss, own, reno)
+    };
+    let bare = of(&[]);
+    assert_eq!(of(&[HEADSTART, "run", "--measure", "--"]), bare);
 });
 
 /// Asks what listens on this host: the addresses and ports are told by words, `tcp` or `udp` before each.
@@ -287,6 +383,7 @@ inside!(the_rate_of_an_upload_is_the_paths_and_not_that_of_the_programs_socket, 
     println!("{flow}");
     // The link carries 20 Mbit/s with headers; pauses of half the time would halve it, and the program's own socket takes hundreds.
     assert!(rate <= 20.0 && rate > 10.5, "{flow}");
+    assert_eq!(flow["up_app_limited"], false, "the path was the limit: {flow}");
 });
 
 /// Sends what must not be cut and is too long for the path until it is told so, over UDP and as requests for an echo.
@@ -319,4 +416,126 @@ inside!(what_is_too_long_for_the_path_and_must_not_be_cut_is_said_to_be_too_long
     let (bare, measured) = (lab.bare(&words), lab.ours_with(&["--measure"], &words));
     assert_eq!(bare.out, "('EMSGSIZE', 1300)\n('EMSGSIZE', 1300)\n", "{bare:?}");
     assert_eq!(measured.out, bare.out, "{measured:?}");
+});
+
+/// Sends a datagram to each destination, and says which error comes, from which host (if it is not this one) and about which datagram.
+const ERRORS: &str = "
+import select, socket, struct, sys
+own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+own.connect(('198.19.0.1', 9))
+own = own.getsockname()[0]
+for to in sys.argv[1:]:
+    ip, port = to.split(':')
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.setsockopt(socket.IPPROTO_IP, 11, 1)
+    s.sendto(b'hello payload', (ip, int(port)))
+    poll = select.poll()
+    poll.register(s, 0)
+    assert poll.poll(60000), to
+    data, control, _, about = s.recvmsg(100, 512, socket.MSG_ERRQUEUE)
+    errno, origin, kind, code = struct.unpack('=IBBB', control[0][2][:7])
+    by = socket.inet_ntoa(control[0][2][20:24])
+    print(to, errno, origin, kind, code, 'own' if by == own else by, data, about)
+";
+
+inside!(errors_of_the_network_keep_their_codes_and_what_they_are_about, || {
+    let (Some(python), Some(_), Some(nft)) = (crate::lab::python(), found("ip", "iproute2"), found("nft", "nftables"))
+    else {
+        return;
+    };
+    let lab = Lab::new();
+    let rules = "add table ip t; add chain ip t in { type filter hook input priority 0; }; \
+        add rule ip t in udp dport 1002 reject with icmp type prot-unreachable; \
+        add rule ip t in udp dport 1009 reject with icmp type net-prohibited; \
+        add rule ip t in udp dport 1010 reject with icmp type host-prohibited; \
+        add rule ip t in udp dport 1013 reject with icmp type admin-prohibited";
+    if !lab.network.server_command(nft.to_str().unwrap()).unwrap().arg(rules).status().unwrap().success() {
+        println!("skipped: this kernel's nftables cannot refuse");
+        return;
+    }
+    // A neighbour that is not there: this host says so, by its own address.
+    let silent = "ip route add 198.19.77.0/24 dev $(ip -4 route show default | sed 's/.* dev \\([^ ]*\\).*/\\1/')";
+    assert!(lab.command("sh").args(["-c", silent]).status().unwrap().success());
+    let to =
+        ["198.19.0.1:9", "198.19.0.1:1002", "198.19.0.1:1009", "198.19.0.1:1010", "198.19.0.1:1013", "198.19.77.1:9"];
+    let words = [&[python.as_str(), "-c", ERRORS][..], &to].concat();
+    let (bare, measured) = (lab.bare(&words), lab.ours_with(&["--measure"], &words));
+    assert_eq!((bare.code, bare.out.lines().count()), (Some(0), to.len()), "{bare:?}");
+    assert_eq!(measured.out, bare.out, "{measured:?}");
+});
+
+/// Sends a datagram to a group and to all hosts.
+const TO_MANY: &str = "
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+s.sendto(b'x', ('224.0.0.251', 5353))
+s.sendto(b'x', ('224.0.0.251', 5353))
+s.sendto(b'x', ('255.255.255.255', 9))
+";
+
+inside!(what_is_dropped_because_it_is_not_carried_is_told_in_the_end, || {
+    let Some(python) = crate::lab::python() else { return };
+    let lab = Lab::new();
+    let ours = lab.ours_with(&["--measure"], &[python.as_str(), "-c", TO_MANY]);
+    assert_eq!(ours.code, Some(0), "{ours:?}");
+    assert!(ours.err.contains("does not carry it: 2 multicast datagrams, 1 broadcast datagram"), "{ours:?}");
+    let quiet = lab.ours_with(&["--measure"], &["true"]);
+    assert!(!quiet.err.contains("not carry"), "{quiet:?}");
+});
+
+/// Kills the process that forwards for it, and writes what connecting and sending give from then on into a file.
+const FORWARDER_KILLED: &str = "
+import errno, os, signal, socket, sys, time
+forwarder = os.getppid()
+os.kill(forwarder, signal.SIGKILL)
+while os.getppid() == forwarder:
+    time.sleep(0.01)
+def says(what):
+    try:
+        what()
+        return 'none'
+    except OSError as e:
+        return errno.errorcode.get(e.errno, type(e).__name__)
+datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+said = says(lambda: socket.create_connection(('198.19.0.1', 80), 60)), says(lambda: datagrams.sendto(b'x', ('198.19.0.1', 9)))
+with open(sys.argv[1] + '.new', 'w') as file:
+    print(*said, file=file)
+os.rename(sys.argv[1] + '.new', sys.argv[1])
+";
+
+inside!(a_program_whose_forwarder_is_killed_has_no_network_and_is_told_at_once, || {
+    let Some(python) = crate::lab::python() else { return };
+    let lab = Lab::new();
+    let file = lab.scratch.path("said");
+    let words = ["run", "--measure", "--", &python, "-c", FORWARDER_KILLED, file.to_str().unwrap()];
+    let ended = lab.command(HEADSTART).args(words).output().unwrap();
+    assert_eq!(ended.status.code(), Some(128 + 9), "{ended:?}");
+    until("the program has said it", || file.exists());
+    assert_eq!(fs::read_to_string(file).unwrap(), "ENETUNREACH ENETUNREACH\n");
+});
+
+/// Makes an interface whose packets have a header before them, of packet information or one of another length than usual, and has it
+/// forwarded: says what that ends with.
+const WITH_HEADERS: &str = "
+import fcntl, os, struct, subprocess, sys
+TUNSETIFF, TUNSETVNETHDRSZ, IFF_TUN, IFF_NO_PI, IFF_VNET_HDR = 0x400454ca, 0x400454d8, 1, 0x1000, 0x4000
+for flags, size in (IFF_TUN, None), (IFF_TUN | IFF_NO_PI | IFF_VNET_HDR, 12):
+    fd = os.open('/dev/net/tun', os.O_RDWR)
+    fcntl.ioctl(fd, TUNSETIFF, struct.pack('16sH22x', b'', flags))
+    if size:
+        fcntl.ioctl(fd, TUNSETVNETHDRSZ, struct.pack('i', size))
+    ended = subprocess.run([sys.argv[1], 'forward', '--tun-fd', str(fd)], pass_fds=[fd], stderr=subprocess.PIPE)
+    print(ended.returncode, ended.stderr.decode().strip())
+    os.close(fd)
+";
+
+inside!(an_interface_with_headers_before_its_packets_is_refused_with_the_reason, || {
+    let Some(python) = crate::lab::python() else { return };
+    let lab = Lab::new();
+    let ended = lab.bare(&[python.as_str(), "-c", WITH_HEADERS, HEADSTART]);
+    assert_eq!((ended.code, ended.out.lines().count()), (Some(0), 2), "{ended:?}");
+    for (line, why) in ended.out.lines().zip(["without a header (IFF_TUN, IFF_NO_PI)", "is not 10 bytes long"]) {
+        assert!(line.starts_with("2 ") && line.contains(why), "{ended:?}");
+    }
 });

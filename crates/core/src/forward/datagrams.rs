@@ -152,8 +152,8 @@ impl Datagrams {
         &mut self,
         id: MappingId,
         to: SocketAddr,
-        reporter: Option<IpAddr>,
-        trouble: Trouble,
+        (reporter, trouble): (Option<IpAddr>, Trouble),
+        data: &[u8],
         out: &mut VecDeque<Output>,
     ) {
         let Some(mapping) = self.mappings.get_mut(&id) else { return };
@@ -167,11 +167,13 @@ impl Datagrams {
         if to.is_ipv4() != app.is_ipv4() {
             return;
         }
-        // The datagram as the program's kernel knows it: its headers.
+        // The datagram as the program's kernel knows it: its headers, and how it begins.
         let ip = header_len(to.ip());
+        let data = &data[..data.len().min(icmp::MOST_QUOTED - ip - udp::HEADER)];
         let mut quoted = vec![0; ip + udp::HEADER];
-        write(&header(app, to, 0), udp::HEADER, &mut quoted);
-        udp::write(app.port(), to.port(), 0, &mut quoted[ip..]);
+        write(&header(app, to, 0), udp::HEADER + data.len(), &mut quoted);
+        udp::write(app.port(), to.port(), data.len(), &mut quoted[ip..]);
+        quoted.extend(data);
         let reporter = reporter.filter(|ip| ip.is_ipv4() == to.is_ipv4()).unwrap_or(to.ip());
         let error = icmp::error(reporter, app.ip(), trouble, &quoted);
         out.extend(error.map(|packet| Output::Packet(Packet::finished(packet))));

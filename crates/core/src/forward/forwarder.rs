@@ -18,6 +18,10 @@ use std::net::{IpAddr, SocketAddr};
 /// Why a port loses its socket.
 const SILENT_PORT: &str = "a port that has been silent";
 
+/// Of connections that their peer has not answered, one of so many makes room when there is no place left: counting them takes as long as that
+/// many newcomers.
+const MAKE_ROOM: usize = 16;
+
 /// What was forwarded so far, and what was not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -25,12 +29,41 @@ pub struct Tally {
     pub packets: u64,
     /// Packets of programs that are none, or of a kind that is not forwarded.
     pub left_out: u64,
+    /// Those of them that a program may miss.
+    pub not_carried: NotCarried,
     /// Connections that were asked for.
     pub flows: u64,
-    /// Connections for which there was no place.
+    /// Connections for which there was no place, or no longer one.
     pub refused: u64,
     /// Times that a timer has gone off.
     pub wake_ups: u64,
+}
+
+/// What programs sent and the forwarder does not carry. What kernels say by themselves of groups and neighbours (IGMP, ICMPv6) is not in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NotCarried {
+    /// Datagrams to groups of hosts.
+    pub multicast: u64,
+    /// Datagrams to all hosts of a network.
+    pub broadcast: u64,
+    /// Packets of TCP and UDP to link-local addresses of IPv6.
+    pub link_local: u64,
+    /// Packets of other protocols.
+    pub other_protocols: u64,
+}
+
+impl NotCarried {
+    fn count(&mut self, header: &Header) {
+        let is_known = matches!(header.protocol, TCP | UDP);
+        match header.destination {
+            IpAddr::V4(ip) if ip.is_multicast() => self.multicast += u64::from(is_known),
+            IpAddr::V4(ip) if ip.is_broadcast() => self.broadcast += u64::from(is_known),
+            IpAddr::V6(ip) if ip.is_multicast() => self.multicast += u64::from(is_known),
+            IpAddr::V6(ip) if ip.is_unicast_link_local() => self.link_local += u64::from(is_known),
+            to if is_for_one(to) => self.other_protocols += u64::from(!is_known),
+            _ => {}
+        }
+    }
 }
 
 /// A device's traffic, forwarded. See the module.
@@ -39,6 +72,8 @@ pub struct Forwarder {
     settings: Settings,
     ids: HashMap<(SocketAddr, SocketAddr), FlowId>,
     flows: HashMap<FlowId, Connection>,
+    /// Those of them that are over, and wait for their sockets.
+    over: usize,
     next: u64,
     datagrams: Datagrams,
     echoes: Echoes,
@@ -64,6 +99,7 @@ impl Forwarder {
             settings,
             ids: HashMap::new(),
             flows: HashMap::new(),
+            over: 0,
             next: 0,
             datagrams,
             echoes: Echoes::default(),
@@ -136,6 +172,7 @@ impl Forwarder {
         let (from, len) = (payload.as_ptr() as usize - bytes.as_ptr() as usize, payload.len());
         if !is_for_one(header.destination) || !is_for_one(header.source) {
             self.tally.left_out += 1;
+            self.tally.not_carried.count(&header);
             return;
         }
         match header.protocol {
@@ -153,7 +190,10 @@ impl Forwarder {
                     self.tally.left_out += 1;
                 }
             }
-            _ => self.tally.left_out += 1,
+            _ => {
+                self.tally.left_out += 1;
+                self.tally.not_carried.count(&header);
+            }
         }
     }
 
@@ -192,7 +232,7 @@ impl Forwarder {
     }
 
     fn open_flow(&mut self, now: Instant, ends: (SocketAddr, SocketAddr), syn: &Arrived<'_>) {
-        if self.flows.len() >= self.settings.most_flows || ends.1.port() == 0 {
+        if ends.1.port() == 0 || (self.is_full() && !self.make_room(now)) {
             self.tally.refused += 1;
             return;
         }
@@ -209,9 +249,31 @@ impl Forwarder {
         self.arm(id);
     }
 
+    fn is_full(&self) -> bool {
+        self.flows.len() - self.over >= self.settings.most_flows
+    }
+
+    /// Ends connections that wait for an answer, first those to the peer that leaves most of them without one, and of each peer the oldest:
+    /// what asks many that are silent takes no place from what asks one. Whether there were any.
+    fn make_room(&mut self, now: Instant) -> bool {
+        let asked = self.flows.values().filter(|connection| connection.is_asked());
+        let mut asked: Vec<_> = asked.map(|connection| (connection.flow.peer.ip(), connection.flow.id)).collect();
+        let mut by_peer: HashMap<IpAddr, usize> = HashMap::new();
+        asked.iter().for_each(|(peer, _)| *by_peer.entry(*peer).or_default() += 1);
+        asked.sort_unstable_by_key(|(peer, id)| (usize::MAX - by_peer[peer], *id));
+        let most = asked.len().div_ceil(MAKE_ROOM);
+        for (_, id) in asked.into_iter().take(most) {
+            self.tally.refused += 1;
+            self.with(id, |connection, out| connection.make_room(now, out));
+        }
+        !self.is_full()
+    }
+
     fn with(&mut self, id: FlowId, f: impl FnOnce(&mut Connection, &mut VecDeque<Output>)) {
         let Some(connection) = self.flows.get_mut(&id) else { return };
+        let was_over = connection.is_over();
         f(connection, &mut self.outputs);
+        self.over += usize::from(connection.is_over() && !was_over);
         if connection.is_over() {
             // Its ends may be another's from now on; the rest waits for the socket.
             let ends = (connection.flow.app, connection.flow.peer);
@@ -277,6 +339,7 @@ impl Machine for Forwarder {
         match input {
             Input::Packet { bytes, segment } => self.packet(now, bytes, segment),
             Input::Connected { flow, mss } => self.with(flow, |c, out| c.connected(now, mss, out)),
+            Input::GivenUp { flow } => self.with(flow, |c, out| c.given_up(now, out)),
             Input::Handshake { flow, took } => self.with(flow, |c, _| c.flow.handshake = Some(took)),
             Input::Accelerated { flow, to } => self.with(flow, |c, _| c.flow.accelerated = Some(to)),
             Input::Failed { flow, why } => self.with(flow, |c, out| c.failed(now, why, out)),
@@ -299,11 +362,14 @@ impl Machine for Forwarder {
                 self.owing = owing;
             }
             Input::Acknowledged { flow, took } => self.with(flow, |c, _| c.flow.requests.trip(took)),
-            Input::Delivered { flow, bytes, took } => self.with(flow, |c, _| c.flow.delivered.more(bytes, took)),
+            Input::Delivered { flow, bytes, took, waits } => {
+                self.with(flow, |c, _| c.flow.delivered(bytes, took, waits))
+            }
             Input::Alive { flow } => self.with(flow, |c, out| c.alive(out)),
             Input::Writable { flow } => self.with(flow, |c, out| c.writable(now, out)),
             Input::Closed { flow, facts } => {
                 if let Some(mut connection) = self.flows.remove(&flow) {
+                    self.over -= usize::from(connection.is_over());
                     if let Some(at) = connection.armed {
                         self.timers.remove(&(at, flow));
                     }
@@ -319,8 +385,8 @@ impl Machine for Forwarder {
                 self.datagrams.received(now, mapping, from, (bytes, train), traffic_class, &mut self.outputs);
             }
             Input::NotMapped { mapping } => self.datagrams.close(mapping, &mut self.outputs),
-            Input::DatagramFailed { mapping, to, reporter, trouble } => {
-                self.datagrams.failed(mapping, to, reporter, trouble, &mut self.outputs);
+            Input::DatagramFailed { mapping, to, reporter, trouble, data } => {
+                self.datagrams.failed(mapping, to, (reporter, trouble), &data, &mut self.outputs);
             }
             Input::Echoed { from, message } => self.echoes.received(now, from, message, &mut self.outputs),
             Input::EchoFailed { to, reporter, message, trouble } => {

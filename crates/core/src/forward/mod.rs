@@ -27,7 +27,7 @@ mod udp_flow;
 mod tests;
 
 pub use echoes::EchoFlow;
-pub use forwarder::{Forwarder, Tally};
+pub use forwarder::{Forwarder, NotCarried, Tally};
 pub use observed::{DnsExchange, End, Facts, Flow, Gaps, Record, Transfer, Trips};
 pub use udp_flow::{Quic, UdpFlow};
 
@@ -66,7 +66,8 @@ pub struct Settings {
     pub seed: u64,
     /// Ours, or a flaw to be measured.
     pub profile: &'static profile::Entry,
-    /// Connections at a time; SYNs beyond are left without an answer, as by a full host.
+    /// Connections at a time. Beyond them, those that their peer has not answered make room, first those to the peer with most of them; where
+    /// all are open, a SYN is left without an answer, as by a full host.
     pub most_flows: usize,
     /// Ports that send datagrams at a time; the one that has been silent for longest makes room.
     pub most_mappings: usize,
@@ -123,6 +124,11 @@ pub enum Input {
         flow: FlowId,
         /// The largest segment that it takes (TCP_MAXSEG), if the host tells.
         mss: Option<u16>,
+    },
+    /// The program has given up a connection that its peer has not answered ([`Output::LookAtProgram`]): it has closed its socket.
+    GivenUp {
+        /// Which.
+        flow: FlowId,
     },
     /// How long the handshake of a connection took, by the kernel that made it.
     Handshake {
@@ -182,6 +188,8 @@ pub enum Input {
         bytes: u64,
         /// Since what was acknowledged before, or since the first of it was given to the socket.
         took: Duration,
+        /// Whether more waited to be sent.
+        waits: bool,
     },
     /// The peer is still there ([`Output::KeepAlive`]).
     Alive {
@@ -223,6 +231,8 @@ pub enum Input {
         reporter: Option<IpAddr>,
         /// What is wrong.
         trouble: Trouble,
+        /// The beginning of what the datagram carried, as far as it is known.
+        data: Vec<u8>,
     },
     /// There is no socket for a port ([`Output::Map`]): the next datagram asks for one anew.
     NotMapped {
@@ -326,9 +336,18 @@ pub enum Output {
         hop_limit: u8,
         /// Whether Nagle's algorithm is off to begin with (TCP_NODELAY).
         no_delay: bool,
+        /// The largest segment that the program takes, by its SYN.
+        mss: u16,
     },
-    /// Find out which options the program's socket has that packets do not show (TCP_NODELAY, TCP_USER_TIMEOUT), and do likewise.
+    /// Find out which options the program's socket has that packets do not show (TCP_NODELAY, TCP_USER_TIMEOUT, TCP_CONGESTION, SO_PRIORITY),
+    /// and do likewise.
     MirrorOptions {
+        /// On which connection.
+        flow: FlowId,
+    },
+    /// A peer has not answered for a while: find out whether the program still has its socket, for no packet says so. [`Input::GivenUp`] if
+    /// it has not, and nothing if it has, or if that is not known.
+    LookAtProgram {
         /// On which connection.
         flow: FlowId,
     },

@@ -38,6 +38,8 @@ pub struct Wish {
     pub lines: Option<PathBuf>,
     /// Whether, and how, connections are raced over the addresses of their peer's name.
     pub racing: Option<Racing>,
+    /// Whether the forwarder polls for answers that are due, rather than sleeping at once.
+    pub looks_out: bool,
     /// What is written for the fleet.
     pub telemetry: Option<telemetry::Settings>,
 }
@@ -55,6 +57,9 @@ pub struct Status {
     /// Whether connections are raced over the addresses of their peer's name.
     #[serde(default)]
     pub accelerated: bool,
+    /// Whether a forwarder polls for answers that are due (`--no-lookout`).
+    #[serde(default)]
+    pub looks_out: bool,
     /// What programs in the kernel have cost so far; none where a forwarder measures.
     #[serde(default)]
     pub ran: Option<Ran>,
@@ -178,7 +183,7 @@ impl Measuring {
         // A socket for each connection of all programs.
         let limit = getrlimit(Resource::Nofile);
         let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-        let racing = self.wish.racing.clone();
+        let (racing, looks_out) = (self.wish.racing.clone(), self.wish.looks_out);
         // Not to be had, it costs nothing else.
         let mut telemetry = self.wish.telemetry.as_ref().and_then(|wanted| Telemetry::open(wanted).ok());
         let mut seed = [0; 8];
@@ -201,6 +206,9 @@ impl Measuring {
             worker.mark(OWN_MARK);
             if let Some(racing) = racing {
                 worker.accelerate(racing);
+            }
+            if !looks_out {
+                worker.sleep_at_once();
             }
             worker.tell_who_asks().map_err(|e| e.to_string())?;
             worker.run(&far, PATIENCE).map_err(|e| e.to_string())
@@ -227,7 +235,8 @@ impl Measuring {
         let (interface, via) = if self.wish.in_kernel { ("", "ebpf") } else { (device::NAME, "tun") };
         let accelerated = self.wish.racing.is_some();
         let ran = self.cost.as_ref().map(Cost::read);
-        Status { interface: interface.into(), via: via.into(), captured, accelerated, ran }
+        let looks_out = self.wish.looks_out && !self.wish.in_kernel;
+        Status { interface: interface.into(), via: via.into(), captured, accelerated, looks_out, ran }
     }
 
     /// What is wrong with the file of lines, if something is.

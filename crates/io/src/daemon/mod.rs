@@ -190,6 +190,7 @@ impl Daemon {
     pub fn begin(place: &Place, settings: Settings) -> Result<(Self, Begun), DaemonError> {
         place.prepare()?;
         let lock = place.lock()?.map_err(|pid| DaemonError::Taken { pid })?;
+        place.sweep();
         let recovered = recovered(place, &lock, settings.numbers)?;
         // From before the first change, so that none is missed.
         let watch = Watch::open_with_rules().map_err(io::Error::other)?;

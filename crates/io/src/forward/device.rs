@@ -15,9 +15,10 @@ pub const NAME: &str = "headstart0";
 /// way back is checked (rp_filter), not even loosely.
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 /// What holds for the interface alone. Packets of peers come out of it that the main table has elsewhere: 2 is a loose check of
-/// their way back (RFC 3704). It asks no router for addresses.
-const SETTINGS: [(&str, &str); 4] = [
+/// their way back (RFC 3704); and what this host says by an address of its own. It asks no router for addresses.
+const SETTINGS: [(&str, &str); 5] = [
     ("ipv4/conf/headstart0/rp_filter", "2"),
+    ("ipv4/conf/headstart0/accept_local", "1"),
     ("ipv6/conf/headstart0/addr_gen_mode", "1"),
     ("ipv6/conf/headstart0/router_solicitations", "0"),
     ("ipv6/conf/headstart0/accept_ra", "0"),
@@ -39,8 +40,9 @@ pub fn create() -> Result<(Enclosure, u32), EnclosureError> {
         let _ = fs::write(format!("/proc/sys/net/{name}"), value);
     }
     netlink.address(index, ADDRESS.into(), 32)?;
-    netlink.mtu(index, least.unwrap_or(USUAL_MTU))?;
+    let mtu = least.unwrap_or(USUAL_MTU);
+    netlink.mtu(index, mtu)?;
     netlink.up(index)?;
     let namespace = NetNs::current().map_err(EnclosureError::Namespace)?;
-    Ok((Enclosure { namespace, tun }, index))
+    Ok((Enclosure { namespace, tun, mtu: Some(mtu) }, index))
 }

@@ -35,12 +35,13 @@ const COPIED: [&str; 12] = [
     "net/ipv4/tcp_wmem",
     "net/ipv4/tcp_slow_start_after_idle",
 ];
-/// Only the programs cause packets.
-const QUIET: [(&str, &str); 4] = [
+/// Only the programs cause packets; and what the host says of them by its own address, which they have too, is heard.
+const QUIET: [(&str, &str); 5] = [
     ("net/ipv6/conf/all/accept_dad", "0"),
     ("net/ipv6/conf/default/accept_dad", "0"),
     ("net/ipv6/conf/default/router_solicitations", "0"),
     ("net/ipv4/conf/default/rp_filter", "0"),
+    ("net/ipv4/conf/default/accept_local", "1"),
 ];
 
 /// Why there is no enclosure.
@@ -76,6 +77,8 @@ pub struct Enclosure {
     pub namespace: NetNs,
     /// Where their packets come out.
     pub tun: Tun,
+    /// Its MTU, if that is known.
+    pub mtu: Option<u32>,
 }
 
 impl Enclosure {
@@ -104,7 +107,7 @@ impl Enclosure {
                 furnish(&addresses, mtu)
             })
             .map_err(EnclosureError::Namespace)??;
-        Ok(Self { namespace, tun })
+        Ok(Self { namespace, tun, mtu: Some(mtu) })
     }
 }
 

@@ -7,11 +7,13 @@
 //! all that was asked until then into one walk: a process with ten thousand sockets is looked through once, not once for each.
 
 use super::owner::{Owners, Process};
+use super::sockets;
 use crate::sys::netns::NetNs;
 use crate::sys::process::descriptor;
 use headstart_core::forward::FlowId;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{Mode, OFlags, RawDir, open};
+use rustix::net::sockopt;
 use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::io;
@@ -59,12 +61,16 @@ pub(super) struct Question {
 }
 
 /// What a program has set on its socket and no packet shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Options {
     /// Nagle's algorithm is off (TCP_NODELAY).
     pub no_delay: bool,
     /// How long data may be without an acknowledgement, in milliseconds; as long as the host tries if 0 (TCP_USER_TIMEOUT).
     pub user_timeout: u32,
+    /// The congestion control (TCP_CONGESTION), if it is another than that of its namespace.
+    pub congestion: Option<String>,
+    /// Its priority on this host (SO_PRIORITY).
+    pub priority: Option<i32>,
 }
 
 /// What was found.
@@ -83,7 +89,8 @@ pub(super) struct Answer {
 /// Finds the processes of sockets.
 #[derive(Debug)]
 pub(super) struct Finder {
-    namespace: u64,
+    /// The namespace, and the congestion control of its connections.
+    namespace: (u64, String),
     /// The thread's own way to ask, until it is started.
     owners: Option<Owners>,
     bell: Arc<OwnedFd>,
@@ -109,7 +116,10 @@ impl Finder {
     pub fn new(namespace: &NetNs) -> io::Result<Self> {
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let owners = Some(Owners::of(namespace)?);
-        let (namespace, recent) = (namespace.id()?, VecDeque::new());
+        let (id, recent) = (namespace.id()?, VecDeque::new());
+        let is_here = NetNs::current()?.id()? == id;
+        let congestion = if is_here { usual_congestion_control() } else { namespace.run(usual_congestion_control)? };
+        let namespace = (id, congestion);
         Ok(Self { namespace, owners, bell, desk: None, recent, looks: 0, latest: (0, 0) })
     }
 
@@ -183,7 +193,8 @@ impl Finder {
     pub fn ask(&mut self, question: Question) -> bool {
         if self.desk.is_none() {
             let owners = self.owners.take();
-            self.desk = owners.and_then(|owners| Desk::open(self.namespace, owners, Arc::clone(&self.bell)).ok());
+            self.desk =
+                owners.and_then(|owners| Desk::open(self.namespace.clone(), owners, Arc::clone(&self.bell)).ok());
         }
         self.desk.as_ref().is_some_and(|desk| desk.questions.send((question, self.looks)).is_ok())
     }
@@ -218,11 +229,11 @@ impl AsFd for Finder {
 }
 
 impl Desk {
-    fn open(namespace: u64, owners: Owners, bell: Arc<OwnedFd>) -> io::Result<Self> {
+    fn open((namespace, congestion): (u64, String), owners: Owners, bell: Arc<OwnedFd>) -> io::Result<Self> {
         let (questions, asked) = channel::<(Question, u64)>();
         let (answer, answers) = channel();
         let work = move || {
-            let mut search = Search { namespace, owners, recent: VecDeque::new(), looks: 0 };
+            let mut search = Search { namespace, congestion, owners, recent: VecDeque::new(), looks: 0 };
             while let Ok(first) = asked.recv() {
                 let mut heard = true;
                 search.answer(std::iter::once(first).chain(asked.try_iter()).collect(), |found| {
@@ -243,6 +254,8 @@ impl Desk {
 /// The thread's own.
 struct Search {
     namespace: u64,
+    /// The congestion control of its connections.
+    congestion: String,
     owners: Owners,
     recent: VecDeque<i32>,
     /// Descriptors that were looked at in walks.
@@ -260,7 +273,7 @@ impl Search {
             let link = format!("socket:[{}]", question.inode);
             match &question.known {
                 Some(process) if is_at(process.pid, process.fd, &link) => {
-                    say(answer(&question, Some(process.clone()), None));
+                    say(answer(&question, Some(process.clone()), None, &self.congestion));
                 }
                 // In its place another socket may be by now.
                 known if question.ends.is_some_and(|ends| self.is_closed(question.inode, ends)) => {
@@ -303,7 +316,7 @@ impl Search {
             let name = name.get_or_insert_with(|| name_of(pid)).clone();
             let process = Process { pid, name, group: None, fd };
             for (question, look) in &questions {
-                say(answer(question, Some(process.clone()), Some(*look)));
+                say(answer(question, Some(process.clone()), Some(*look), &self.congestion));
             }
             if wanted.is_empty() {
                 break;
@@ -329,18 +342,29 @@ impl Search {
 }
 
 /// What is said of a socket whose process this is, learned for a question of that look.
-fn answer(question: &Question, process: Option<Process>, learned: Option<u64>) -> Answer {
-    let options = process.as_ref().filter(|_| question.options).and_then(options);
+fn answer(question: &Question, process: Option<Process>, learned: Option<u64>, usual: &str) -> Answer {
+    let options = process.as_ref().filter(|_| question.options).and_then(|process| options(process, usual));
     Answer { flow: question.flow, process, options, learned }
 }
 
-/// The options of a program's socket.
+/// The options of a program's socket, in a namespace with this congestion control.
 ///
 /// The descriptor is taken for a moment: it must not keep open what the program closes.
-fn options(process: &Process) -> Option<Options> {
+fn options(process: &Process, usual: &str) -> Option<Options> {
     let socket = descriptor(process.pid, process.fd).ok()?;
-    let no_delay = rustix::net::sockopt::tcp_nodelay(&socket).ok()?;
-    Some(Options { no_delay, user_timeout: rustix::net::sockopt::tcp_user_timeout(&socket).ok()? })
+    let congestion = sockopt::tcp_congestion(&socket).ok().filter(|own| own != usual);
+    Some(Options {
+        no_delay: sockopt::tcp_nodelay(&socket).ok()?,
+        user_timeout: sockopt::tcp_user_timeout(&socket).ok()?,
+        congestion: congestion.filter(|_| !usual.is_empty()),
+        priority: sockets::priority(&socket),
+    })
+}
+
+/// The congestion control of connections in the calling thread's namespace; empty if the kernel does not tell.
+fn usual_congestion_control() -> String {
+    let name = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap_or_default();
+    name.trim().to_owned()
 }
 
 fn is_at(pid: i32, fd: RawFd, link: &str) -> bool {
@@ -412,12 +436,23 @@ mod tests {
         finder.latest = (latest().unwrap(), MOST_VAIN);
         let Answer { flow, process, options, .. } = ask(&mut finder, owner.inode, None);
         let process = process.expect("it is ours");
-        let of = |no_delay, user_timeout| Some(Options { no_delay, user_timeout });
-        assert_eq!((flow, process.pid, options), (FlowId(7), std::process::id() as i32, of(false, 0)));
+        let usual = Options { no_delay: false, user_timeout: 0, congestion: None, priority: Some(0) };
+        assert_eq!((flow, process.pid, options), (FlowId(7), std::process::id() as i32, Some(usual)));
         assert_eq!(finder.at_once(owner.inode), Some(process.clone()));
         stream.set_nodelay(true).unwrap();
-        rustix::net::sockopt::set_tcp_user_timeout(&stream, 2000).unwrap();
-        assert_eq!(ask(&mut finder, owner.inode, Some(process)).options, of(true, 2000));
+        sockopt::set_tcp_user_timeout(&stream, 2000).unwrap();
+        // One that every kernel has, and every user may set, or else what is usual.
+        let reno = Some("reno".to_owned()).filter(|name| *name != usual_congestion_control());
+        sockopt::set_tcp_congestion(&stream, "reno").unwrap();
+        let wanted = Options { no_delay: true, user_timeout: 2000, congestion: reno, priority: Some(5) };
+        sockets::mirror(&stream, &Options { congestion: None, ..wanted.clone() });
+        assert_eq!(ask(&mut finder, owner.inode, Some(process)).options.as_ref(), Some(&wanted));
+        // And another socket gets them.
+        let other = TcpStream::connect(peer).unwrap();
+        sockets::mirror(&other, &wanted);
+        let got = (other.nodelay().unwrap(), sockopt::tcp_user_timeout(&other).unwrap(), sockets::priority(&other));
+        assert_eq!(got, (true, 2000, Some(5)));
+        assert_eq!(sockopt::tcp_congestion(&other).unwrap(), sockopt::tcp_congestion(&stream).unwrap());
         // What is expected is found the first time, and one that is closed is not looked for.
         let mut other = Finder::new(&namespace).unwrap();
         other.expect(std::process::id() as i32);
@@ -475,7 +510,8 @@ mod tests {
         };
         let questions: Vec<_> = sockets.iter().enumerate().map(asked).collect();
         let own = std::process::id() as i32;
-        let mut search = Search { namespace: namespace.id().unwrap(), owners, recent: [own].into(), looks: 0 };
+        let (namespace, congestion) = (namespace.id().unwrap(), String::new());
+        let mut search = Search { namespace, congestion, owners, recent: [own].into(), looks: 0 };
         let mut found = 0;
         search.answer(questions, |answer| {
             found += u32::from(answer.process.is_some_and(|process| process.pid == own));

@@ -1,6 +1,8 @@
 //! The sockets that lead to peers, with the options that programs' packets and sockets show.
 
 use super::exit::Exit;
+use super::finder::Options;
+use crate::sys::socket_option::{Value, get, set};
 use crate::sys::{datagram, tcp_info, train};
 use headstart_core::forward::{Facts, Failure, UNSENT_AT_FIRST};
 use headstart_core::wire::ip::icmp::Trouble;
@@ -14,6 +16,8 @@ use std::time::Duration;
 const NOTSENT_LOWAT: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
 /// TCP_MAXSEG of linux/tcp.h.
 const MAXSEG: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_MAXSEG);
+/// SO_PRIORITY of socket(7).
+const PRIORITY: (i32, i32) = (libc::SOL_SOCKET, libc::SO_PRIORITY);
 /// Below it, a port needs CAP_NET_BIND_SERVICE (ip(7)).
 const FIRST_UNPRIVILEGED: u16 = 1024;
 
@@ -67,18 +71,16 @@ fn make(v4: bool, exit: &Exit) -> Result<OwnedFd, Errno> {
 
 /// From now on a socket takes more as long as it holds less than so many bytes that have not been sent.
 pub fn hold_unsent(socket: impl AsFd, bytes: usize) {
-    let value = crate::sys::socket_option::Value::of_int(i32::try_from(bytes).unwrap_or(i32::MAX));
+    let value = Value::of_int(i32::try_from(bytes).unwrap_or(i32::MAX));
     // Kernels of today have it; without it more waits in the socket.
-    crate::sys::socket_option::set(socket, NOTSENT_LOWAT, &value);
+    set(socket, NOTSENT_LOWAT, &value);
 }
 
 /// Begins to connect a socket to `peer`, from the program's own port if that is free here. Not from a privileged one: in a namespace,
 /// that shows no right of this host.
 pub fn begin(
     (peer, port): (SocketAddr, u16),
-    traffic_class: u8,
-    hop_limit: Option<u8>,
-    no_delay: bool,
+    (traffic_class, hop_limit, no_delay, mss): (u8, Option<u8>, bool, Option<u16>),
     (stock, exit): (&mut Stock, &Exit),
 ) -> Result<OwnedFd, Errno> {
     let socket = stock.take(peer.is_ipv4(), exit)?;
@@ -94,6 +96,10 @@ pub fn begin(
     if !no_delay {
         sockopt::set_tcp_nodelay(&socket, false)?;
     }
+    if let Some(mss) = mss {
+        // One that this host does not take is not the program's either.
+        set(&socket, MAXSEG, &Value::of_int(mss.into()));
+    }
     if port >= FIRST_UNPRIVILEGED {
         let any: IpAddr = if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         // Taken already: the kernel chooses another.
@@ -103,6 +109,29 @@ pub fn begin(
         Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
         Err(e) => Err(e),
     }
+}
+
+/// The largest segment that a kernel takes on an interface with this MTU, if a program does not want less (RFC 9293, section 3.7.1).
+pub fn usual_mss(mtu: u32, v4: bool) -> u32 {
+    mtu.saturating_sub(if v4 { 40 } else { 60 })
+}
+
+/// Gives a connection what a program has set on its own socket. The priority comes last, for the traffic class sets one too (ip(7)).
+pub fn mirror(socket: impl AsFd, options: &Options) {
+    let socket = socket.as_fd();
+    let _ = sockopt::set_tcp_nodelay(socket, options.no_delay);
+    let _ = sockopt::set_tcp_user_timeout(socket, options.user_timeout);
+    if let Some(congestion) = &options.congestion {
+        let _ = sockopt::set_tcp_congestion(socket, congestion);
+    }
+    if let Some(priority) = options.priority.filter(|wanted| priority(socket) != Some(*wanted)) {
+        set(socket, PRIORITY, &Value::of_int(priority));
+    }
+}
+
+/// The priority of what a socket sends (SO_PRIORITY).
+pub fn priority(socket: impl AsFd) -> Option<i32> {
+    get(socket, PRIORITY)?.int()
 }
 
 /// Sets the traffic class of a connection.
@@ -117,7 +146,7 @@ pub fn local(socket: impl AsFd) -> Option<SocketAddr> {
 
 /// The largest segment of a connection.
 pub fn mss(socket: impl AsFd) -> Option<u16> {
-    crate::sys::socket_option::get(socket, MAXSEG)?.int()?.try_into().ok()
+    get(socket, MAXSEG)?.int()?.try_into().ok()
 }
 
 /// Has the kernel ask now whether the peer is still there: at once after a second of silence, or when it is over (`tcp_keepalive_timer`

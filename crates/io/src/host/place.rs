@@ -9,9 +9,11 @@ use crate::clock::Clock;
 use crate::sys::netns;
 use headstart_core::time::Duration;
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// The folders of root's daemon.
@@ -141,6 +143,26 @@ impl Place {
         all
     }
 
+    /// Removes the sockets that daemons of other network namespaces have left behind when they were killed. One in whose place another may be
+    /// starting stays: it has the lock by then.
+    pub fn sweep(&self) {
+        let entries = fs::read_dir(&self.runtime).into_iter().flatten().flatten();
+        let is_socket = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_socket());
+        let numbers = entries.filter(is_socket).filter_map(|entry| {
+            let name = entry.file_name();
+            name.to_str()?.strip_prefix("control-")?.parse().ok()
+        });
+        for netns in numbers.filter(|netns| *netns != self.here.netns) {
+            let other = Self { here: Here { netns, ..self.here.clone() }, ..self.clone() };
+            if is_dead(&other.socket())
+                && let Ok(Ok(_lock)) = other.lock()
+                && is_dead(&other.socket())
+            {
+                let _ = fs::remove_file(other.socket());
+            }
+        }
+    }
+
     fn lock_paths(&self) -> Vec<PathBuf> {
         let mut all: Vec<_> =
             [&self.state, &self.runtime].map(|folder| folder.join(format!("lock-{}", self.here.netns))).into();
@@ -212,6 +234,14 @@ impl Lock {
     }
 }
 
+/// Whether no process listens on a socket.
+fn is_dead(socket: &Path) -> bool {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let client = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+    let (Ok(client), Ok(address)) = (client, SocketAddrUnix::new(socket)) else { return false };
+    connect(client, &address) == Err(Errno::CONNREFUSED)
+}
+
 /// Opens a file to be locked, made if it is not there. Where nothing can be written, it is enough to read it.
 fn lock_file(path: &Path) -> io::Result<File> {
     let no_follow = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
@@ -249,4 +279,32 @@ fn holder(file: &mut File) -> Option<u32> {
 
 fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::daemon::door::Door;
+
+    #[test]
+    fn sockets_of_dead_daemons_of_other_namespaces_are_removed_and_nothing_else_is() {
+        let folder = std::env::temp_dir().join(format!("hs-sweep-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let of =
+            |netns| Place { here: Here { boot: "x".into(), netns }, state: folder.clone(), runtime: folder.clone() };
+        let [own, dead, alive, starting] = [1, 2, 3, 4].map(of);
+        // A door that is dropped is that of a daemon that was killed: the socket stays.
+        let doors = [&own, &dead, &alive, &starting].map(|place| Door::open(&place.socket(), None).unwrap());
+        let [_, _, living, _] = doors;
+        let _lock = starting.lock().unwrap().expect("it is free");
+        fs::write(folder.join("control-5"), "precious").unwrap();
+        fs::write(folder.join("control-x"), "precious").unwrap();
+        own.sweep();
+        let mut left: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.retain(|name| name.to_string_lossy().starts_with("control-"));
+        left.sort_unstable();
+        assert_eq!(left, ["control-1", "control-3", "control-4", "control-5", "control-x"]);
+        drop(living);
+        fs::remove_dir_all(folder).unwrap();
+    }
 }

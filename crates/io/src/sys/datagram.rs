@@ -269,15 +269,15 @@ pub fn trouble_of(errno: i32) -> Option<Trouble> {
 }
 
 /// What a datagram that was not sent for its length (EMSGSIZE) had to fit into, as the kernel has just said (IP_RECVERR). Errors of others
-/// that wait before it are given to `other`.
-pub fn too_long(socket: impl AsFd, bytes: &mut Vec<u8>, mut other: impl FnMut(Lost)) -> Option<Trouble> {
+/// that wait before it are given to `other`, each with the beginning of its datagram.
+pub fn too_long(socket: impl AsFd, bytes: &mut Vec<u8>, mut other: impl FnMut(Lost, &[u8])) -> Option<Trouble> {
     loop {
         bytes.clear();
         let lost = receive_error(&socket, bytes).ok()?;
         match lost.trouble {
             // A local one names the port of a connected socket, and so none.
             Some(trouble @ Trouble::TooBig(_)) if lost.reporter.is_none() => return Some(trouble),
-            _ => other(lost),
+            _ => other(lost, bytes),
         }
     }
 }

@@ -27,6 +27,10 @@ use up::Up;
 const GRACE: Duration = Duration::from_millis(100);
 /// How often an answer to a SYN is retransmitted, each time after twice as long, 1 s at first: as Linux does (tcp_synack_retries).
 const MOST_ANSWERS: u32 = 5;
+/// How long a peer has not answered when the program is looked at first, and how far apart looks are at most: each is twice as far as the
+/// one before. 1 s: when a kernel repeats its SYN (RFC 6298). 16 s: a look costs as much as a connection's first.
+const FIRST_LOOK: Duration = Duration::from_secs(1);
+const LONGEST_LOOK: Duration = Duration::from_secs(16);
 /// How long a program's kernel is left alone to find out by itself that there is no peer; it needs a second at most (see
 /// `Output::TimeOut`).
 const LONGEST_SILENCE: Duration = Duration::from_secs(3);
@@ -93,6 +97,8 @@ pub(super) struct Connection {
     traffic_class: u8,
     /// When the answer is to be retransmitted.
     answer_again: Option<Instant>,
+    /// When the program is to be looked at while its peer has not answered, and how long after the look before.
+    look: (Instant, Duration),
     /// Segments with data that were shorter than they might have been.
     small: u32,
     /// When its timer in the forwarder's list goes off, if it is there.
@@ -127,11 +133,13 @@ impl Connection {
             long: settings.long_segments && offered > LONGEST_OF_WIRES,
             traffic_class,
             answer_again: None,
+            look: (now + FIRST_LOOK, FIRST_LOOK),
             small: 0,
             armed: None,
         };
         let no_delay = profile.mirrors_delay;
-        out.push_back(Output::Connect { flow: id, app, peer, traffic_class, hop_limit: header.hop_limit, no_delay });
+        let hop_limit = header.hop_limit;
+        out.push_back(Output::Connect { flow: id, app, peer, traffic_class, hop_limit, no_delay, mss: offered });
         if profile.early_answer {
             connection.answer(now, None, out);
         }
@@ -253,6 +261,25 @@ impl Connection {
         out.push_back(Output::Close { flow: self.id, abrupt });
     }
 
+    /// The program wants the connection no more, before its peer has answered.
+    pub fn given_up(&mut self, now: Instant, out: &mut VecDeque<Output>) {
+        if self.phase == Phase::Asked {
+            self.flow.end(now, End::ResetByProgram);
+            self.close(true, out);
+        }
+    }
+
+    /// Whether its peer has not answered.
+    pub fn is_asked(&self) -> bool {
+        self.phase == Phase::Asked
+    }
+
+    /// Makes room for another, before its peer has answered. The program hears nothing: it asks again.
+    pub fn make_room(&mut self, now: Instant, out: &mut VecDeque<Output>) {
+        self.flow.end(now, End::Failed);
+        self.close(true, out);
+    }
+
     /// Gives up: the program and the peer see a reset.
     fn abandon(&mut self, now: Instant, out: &mut VecDeque<Output>) {
         self.flow.end(now, End::Failed);
@@ -269,8 +296,7 @@ impl Connection {
             Phase::Asked => {
                 // The same SYN again is the program's kernel being patient.
                 if flags.has(Flags::RST) && segment.sequence == self.up.next() {
-                    self.flow.end(now, End::ResetByProgram);
-                    self.close(true, out);
+                    self.given_up(now, out);
                 }
                 return;
             }
@@ -392,6 +418,12 @@ impl Connection {
             }
             return;
         }
+        let (look, wait) = self.look;
+        if self.phase == Phase::Asked && now >= look {
+            let wait = (wait * 2).min(LONGEST_LOOK);
+            self.look = (now + wait, wait);
+            out.push_back(Output::LookAtProgram { flow: self.id });
+        }
         if self.up.grace_is_over(now) {
             self.acknowledge(out);
         }
@@ -410,6 +442,9 @@ impl Connection {
         }
         if let Phase::Silent { until } = self.phase {
             return Some((until, "a timeout of a program's kernel"));
+        }
+        if self.phase == Phase::Asked {
+            return Some((self.look.0, "a peer that has not answered"));
         }
         let answer = self.answer_again.map(|at| (at, "a SYN-ACK that was not acknowledged"));
         let grace = self.up.grace().map(|at| (at, "data waiting for a full socket"));

@@ -1,8 +1,9 @@
 //! Datagrams, echoes, fragments, and what the network says of them.
 
 use super::*;
+use crate::forward::NotCarried;
 use crate::wire::dns::Answer;
-use crate::wire::ip::icmp::{self, Trouble};
+use crate::wire::ip::icmp::{self, MOST_QUOTED, Trouble};
 use crate::wire::ip::{ICMP, UDP, udp};
 use crate::wire::record::RecordType;
 use std::net::IpAddr;
@@ -140,15 +141,18 @@ fn what_the_network_says_of_a_datagram_reaches_the_program_from_who_said_it() {
     let router: IpAddr = "203.0.113.1".parse().unwrap();
     for (reporter, trouble, words) in [
         (Some(router), Trouble::HopsExceeded, [11, 0]),
+        (Some(router), Trouble::Unreachable(10), [3, 10]),
         (None, Trouble::PortUnreachable, [3, 3]),
         (None, Trouble::TooBig(1300), [3, 4]),
     ] {
-        rig.input(Input::DatagramFailed { mapping, to, reporter, trouble });
+        let data = [b"probe", &[0; 600][..]].concat();
+        rig.input(Input::DatagramFailed { mapping, to, reporter, trouble, data });
         let (header, message) = rig.packets.pop().unwrap();
         assert_eq!((header.protocol, &message[..2]), (ICMP, &words[..]));
         assert_eq!(header.source, reporter.unwrap_or(to.ip()));
         let (quoted, ports) = (&message[8..28], &message[28..32]);
         assert_eq!((&quoted[12..16], ports), (&[192, 0, 2, 7][..], &[0x0f, 0xa0, 0x82, 0x9a][..]));
+        assert_eq!((&message[36..41], message.len()), (&b"probe"[..], 8 + MOST_QUOTED));
     }
 }
 
@@ -248,4 +252,30 @@ fn what_is_for_many_or_for_nobody_stays_here() {
     }
     assert!(rig.did.is_empty());
     assert_eq!(rig.forwarder.tally().left_out, 4);
+}
+
+#[test]
+fn what_is_not_carried_is_counted_by_what_it_is() {
+    let mut rig = Rig::new();
+    for (to, times) in [("224.0.0.251:5353", 3), ("255.255.255.255:67", 2), ("198.51.100.1:9", 1)] {
+        (0..times).for_each(|_| ask(&mut rig, to, b"x"));
+    }
+    let header = |destination: &str, protocol| Header {
+        source: rig.app.ip(),
+        destination: destination.parse().unwrap(),
+        protocol,
+        traffic_class: 0,
+        hop_limit: 64,
+        whole: false,
+        fragment: None,
+    };
+    // SCTP and a report of IGMP.
+    for header in [header("198.51.100.1", 132), header("224.0.0.22", 2)] {
+        let mut bytes = vec![0; ip::header_len(header.destination) + 8];
+        ip::write(&header, 8, &mut bytes);
+        rig.input(Input::Packet { bytes, segment: None });
+    }
+    let (multicast, broadcast, link_local, other_protocols) = (3, 2, 0, 1);
+    let expected = NotCarried { multicast, broadcast, link_local, other_protocols };
+    assert_eq!((rig.forwarder.tally().not_carried, rig.forwarder.tally().left_out), (expected, 7));
 }

@@ -58,6 +58,7 @@ proptest! {
                     to: rig.peer,
                     reporter: None,
                     trouble: Trouble::NoRoute,
+                    data: vec![7; 9],
                 }),
             }
             prop_assert!(rig.forwarder.waiting() <= 2 * crate::forward::WINDOW);

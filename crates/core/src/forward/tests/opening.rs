@@ -8,7 +8,10 @@ use crate::wire::ip::icmp::Trouble;
 fn a_program_is_answered_when_the_peer_has_answered_and_never_earlier() {
     let mut rig = Rig::new();
     rig.syn();
-    assert!(matches!(rig.did[0], Output::Connect { traffic_class: 0xb8, hop_limit: 64, no_delay: true, .. }));
+    assert!(matches!(
+        rig.did[0],
+        Output::Connect { traffic_class: 0xb8, hop_limit: 64, no_delay: true, mss: 1460, .. }
+    ));
     rig.pass(Duration::from_secs(30));
     rig.syn();
     assert!(rig.packets.is_empty(), "patience is silence");
@@ -120,6 +123,46 @@ fn a_program_that_gives_up_is_followed() {
 }
 
 #[test]
+fn a_program_that_is_silent_about_giving_up_is_looked_at_and_followed() {
+    let mut rig = Rig::new();
+    rig.syn();
+    let flow = rig.flow.unwrap();
+    let looks = |rig: &mut Rig, seconds| {
+        rig.did.clear();
+        rig.pass(Duration::from_secs(seconds));
+        rig.did.iter().filter(|did| matches!(did, Output::LookAtProgram { .. })).count()
+    };
+    assert_eq!(looks(&mut rig, 1), 1);
+    assert_eq!([2, 4, 8, 16, 16, 16].map(|seconds| looks(&mut rig, seconds)), [1; 6]);
+    rig.input(Input::GivenUp { flow });
+    assert_eq!(rig.did_close(), Some(true));
+    assert_eq!(looks(&mut rig, 100), 0);
+    assert!(rig.packets.is_empty(), "a program that is gone hears nothing");
+}
+
+#[test]
+fn a_syn_that_is_never_repeated_or_late_is_still_wanted() {
+    // A kernel with tcp_syn_retries of 1 says it twice, and one whose timer is slow says nothing for long: neither ends anything.
+    for repeats in [&[][..], &[1], &[9, 31]] {
+        let mut rig = Rig::new();
+        rig.syn();
+        for seconds in repeats {
+            rig.pass(Duration::from_secs(*seconds));
+            rig.syn();
+        }
+        rig.pass(Duration::from_secs(60));
+        assert_eq!(rig.did_close(), None, "{repeats:?}");
+        let flow = rig.flow.unwrap();
+        rig.input(Input::Connected { flow, mss: None });
+        assert_eq!(rig.segments().pop().unwrap().0.flags, Flags::SYN | Flags::ACK, "{repeats:?}");
+        // What was asked before it was open is not answered after.
+        rig.did.clear();
+        rig.input(Input::GivenUp { flow });
+        assert_eq!(rig.did_close(), None);
+    }
+}
+
+#[test]
 fn who_answers_early_is_found_out_and_keeps_what_was_said_meanwhile() {
     let settings = Settings { profile: profile::find("early-synack").unwrap(), ..Settings::default() };
     let mut rig = Rig::with(settings);
@@ -163,8 +206,47 @@ fn a_full_table_leaves_newcomers_unanswered_and_serves_the_others() {
     }
     assert_eq!(rig.forwarder.open().len(), 3);
     assert_eq!(rig.forwarder.tally().refused, 98);
+    // The latest two are answered, and then there is no place that could be another's.
+    for port in [5098, 5099] {
+        let open = rig.forwarder.open();
+        let flow = open.iter().find(|flow| flow.app.port() == port).expect("it has a place").id;
+        rig.input(Input::Connected { flow, mss: None });
+    }
+    rig.did.clear();
+    rig.app.set_port(6000);
+    rig.syn();
+    assert!(rig.did.is_empty(), "{:?}", rig.did);
     rig.app.set_port(4000);
     let acknowledged = rig.first();
     rig.app(Flags::ACK, 1, acknowledged, b"still here");
     assert_eq!(rig.sent, b"still here");
+}
+
+#[test]
+fn a_flood_of_syns_to_a_silent_peer_takes_no_place_from_another() {
+    let mut rig = Rig::with(Settings { most_flows: 64, ..Settings::default() });
+    let (honest, silent) = ("198.51.100.7:80".parse().unwrap(), "203.0.113.9:80".parse().unwrap());
+    let flood = |rig: &mut Rig| {
+        rig.peer = silent;
+        for port in 5000..9000 {
+            rig.app.set_port(port);
+            rig.syn();
+        }
+    };
+    flood(&mut rig);
+    (rig.peer, rig.flow) = (honest, None);
+    rig.app.set_port(4000);
+    rig.syn();
+    let flow = rig.flow.expect("it gets a place at once");
+    flood(&mut rig);
+    assert!(rig.forwarder.open().len() <= 64);
+    rig.packets.clear();
+    rig.input(Input::Connected { flow, mss: None });
+    assert_eq!(rig.segments().pop().expect("an answer").0.flags, Flags::SYN | Flags::ACK);
+    // And what was dropped for others may try again.
+    rig.peer = silent;
+    rig.app.set_port(5000);
+    rig.did.clear();
+    rig.syn();
+    assert!(rig.did.iter().any(|did| matches!(did, Output::Connect { .. })), "{:?}", rig.did);
 }

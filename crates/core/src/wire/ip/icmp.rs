@@ -21,6 +21,8 @@ pub enum Trouble {
     PortUnreachable,
     /// A filter forbids it.
     Prohibited,
+    /// It is unreachable for the reason with this code, which depends on the family (RFC 792, 1122, 1812; 4443).
+    Unreachable(u8),
     /// It is longer than this many bytes, which is all that the path takes.
     TooBig(u32),
     /// It has passed all the routers that it might.
@@ -35,12 +37,14 @@ impl Trouble {
             (Self::HostUnreachable, true) => (3, 1, 0),
             (Self::PortUnreachable, true) => (3, 3, 0),
             (Self::Prohibited, true) => (3, 13, 0),
+            (Self::Unreachable(code), true) => (3, code, 0),
             (Self::TooBig(mtu), true) => (3, 4, mtu.min(0xffff)),
             (Self::HopsExceeded, true) => (11, 0, 0),
             (Self::NoRoute, false) => (1, 0, 0),
             (Self::HostUnreachable, false) => (1, 3, 0),
             (Self::PortUnreachable, false) => (1, 4, 0),
             (Self::Prohibited, false) => (1, 1, 0),
+            (Self::Unreachable(code), false) => (1, code, 0),
             (Self::TooBig(mtu), false) => (2, 0, mtu),
             (Self::HopsExceeded, false) => (3, 0, 0),
         }
@@ -49,11 +53,12 @@ impl Trouble {
     /// What an error message of this type and code says, of IPv4 or IPv6; `word` is its path MTU, if it is about that.
     pub fn of(v4: bool, kind: u8, code: u8, word: u32) -> Option<Self> {
         Some(match (v4, kind, code) {
-            (true, 3, 0 | 5 | 6 | 8 | 11) | (false, 1, 0) => Self::NoRoute,
+            (true, 3, 0) | (false, 1, 0) => Self::NoRoute,
+            (true, 3, 1) | (false, 1, 3) => Self::HostUnreachable,
             (true, 3, 3) | (false, 1, 4) => Self::PortUnreachable,
             (true, 3, 4) | (false, 2, 0) => Self::TooBig(word),
-            (true, 3, 9 | 10 | 13) | (false, 1, 1 | 5 | 6) => Self::Prohibited,
-            (true, 3, _) | (false, 1, _) => Self::HostUnreachable,
+            (true, 3, 13) | (false, 1, 1) => Self::Prohibited,
+            (true, 3, _) | (false, 1, _) => Self::Unreachable(code),
             (true, 11, 0) | (false, 3, 0) => Self::HopsExceeded,
             _ => return None,
         })
@@ -115,14 +120,26 @@ mod tests {
     use super::*;
     use crate::wire::ip::parse;
 
-    const ALL: [Trouble; 6] = [
+    const ALL: [Trouble; 7] = [
         Trouble::NoRoute,
         Trouble::HostUnreachable,
         Trouble::PortUnreachable,
         Trouble::Prohibited,
+        Trouble::Unreachable(2),
         Trouble::TooBig(1280),
         Trouble::HopsExceeded,
     ];
+
+    #[test]
+    fn codes_of_unreachable_stay_apart() {
+        for (v4, kind, codes) in [(true, 3, 0..16), (false, 1, 0..8)] {
+            for code in codes {
+                let trouble = Trouble::of(v4, kind, code, 1300).unwrap();
+                let word = if v4 && code == 4 { 1300 } else { 0 };
+                assert_eq!(trouble.words(v4), (kind, code, word));
+            }
+        }
+    }
 
     #[test]
     fn every_trouble_reads_as_it_was_written_in_both_families() {

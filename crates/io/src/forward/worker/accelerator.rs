@@ -249,8 +249,8 @@ impl Accelerator {
     }
 
     fn begin(&mut self, now: Instant, poll: &Poll, AttemptId(number): AttemptId, to: SocketAddr) {
-        let begun =
-            sockets::begin((to, 0), 0, None, true, (&mut sockets::Stock::default(), &self.exit)).and_then(|socket| {
+        let begun = sockets::begin((to, 0), (0, None, true, None), (&mut sockets::Stock::default(), &self.exit))
+            .and_then(|socket| {
                 let added = poll.add(&socket, ATTEMPTS + number, Interest::Write);
                 added.map(|()| socket).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
             });

@@ -1,10 +1,9 @@
 //! How fast the peer gets what a program says: from when a socket is given the first of it, while nothing is on the way, to the kernel's
-//! stamps of the peer's acknowledgements. What the program has handed to its kernel says nothing of the path (paper 3, section 4).
+//! stamps of the peer's acknowledgements. Stamps are of the clock that tells the date, which may be set: each is a moment of the monotonic
+//! one as soon as it is read, so that a rate is right all the same. What the program has handed to its kernel says nothing of the path (paper 3, section 4).
 
 use super::Worker;
-use crate::clock::wall;
-use crate::sys::stamps::{self, Stamp};
-use crate::sys::stream;
+use crate::sys::{stamps, stream};
 use headstart_core::forward::FlowId;
 use headstart_core::time::{Duration, Instant};
 use std::os::fd::OwnedFd;
@@ -25,14 +24,9 @@ pub(super) struct Delivery {
     /// Where what is on the way began.
     began: u64,
     /// Up to which byte the peer has acknowledged, and when it did; or where and when it began.
-    reached: Option<(u64, Duration)>,
+    reached: Option<(u64, Instant)>,
     /// When a send was stamped last.
-    stamped: Duration,
-}
-
-/// Now, by the clock of stamps.
-fn real_time() -> Duration {
-    wall().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
+    stamped: Option<Instant>,
 }
 
 impl Delivery {
@@ -46,28 +40,27 @@ impl Delivery {
         self.stamps == Some(true)
     }
 
-    /// Whether a send of so many bytes is to be stamped.
-    pub fn wants_stamp(&mut self, len: usize) -> bool {
+    /// Whether a send of so many bytes now is to be stamped.
+    pub fn wants_stamp(&mut self, now: Instant, len: usize) -> bool {
         if !self.has_stamps() || self.carried + len as u64 - self.began < WORTH {
             return false;
         }
-        let now = real_time();
-        let wants = now.saturating_sub(self.stamped) >= APART;
+        let wants = self.stamped.is_none_or(|stamped| now.since(stamped) >= APART);
         if wants {
-            self.stamped = now;
+            self.stamped = Some(now);
         }
         wants
     }
 
-    /// The peer has acknowledged a byte: how many that are more, and since when.
-    pub fn acknowledged(&mut self, stamp: Stamp) -> Option<(u64, Duration)> {
+    /// The peer has acknowledged this byte at that moment: how many that are more, and in how long.
+    pub fn acknowledged(&mut self, byte: u32, at: Instant) -> Option<(u64, Duration)> {
         let (before, since) = self.reached?;
         // Bytes are counted from the first of the connection, in 32 bits.
-        let bytes = u64::from((stamp.byte.wrapping_add(1)).wrapping_sub(before as u32));
-        let is_news = bytes > 0 && before + bytes <= self.carried && stamp.at > since;
+        let bytes = u64::from(byte.wrapping_add(1).wrapping_sub(before as u32));
+        let is_news = bytes > 0 && before + bytes <= self.carried && at > since;
         is_news.then(|| {
-            self.reached = Some((before + bytes, stamp.at));
-            (bytes, stamp.at - since)
+            self.reached = Some((before + bytes, at));
+            (bytes, at - since)
         })
     }
 }
@@ -81,11 +74,12 @@ impl Worker {
         }
         // What was acknowledged before is not of this time.
         self.stamped(now, flow);
+        let begins = self.clock.now();
         if let Some(upstream) = self.upstreams.get_mut(&flow)
             && upstream.delivery.enable_stamps(&upstream.socket)
         {
             let delivery = &mut upstream.delivery;
-            (delivery.began, delivery.reached) = (delivery.carried, Some((delivery.carried, real_time())));
+            (delivery.began, delivery.reached) = (delivery.carried, Some((delivery.carried, begins)));
         }
     }
 }
@@ -93,20 +87,19 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::stamps::Moment;
 
     #[test]
     fn what_is_acknowledged_is_counted_once_from_where_it_began_beyond_32_bits_too() {
-        let ms = Duration::from_millis;
-        let stamp = |byte: u64, at| Stamp { moment: Moment::Acknowledged, byte: byte as u32, at: ms(at) };
+        let (ms, at) = (Duration::from_millis, Instant::from_millis);
+        let acknowledged = |delivery: &mut Delivery, byte: u64, ms| delivery.acknowledged(byte as u32, at(ms));
         for first in [0, (1 << 32) - 5000] {
             let mut delivery =
-                Delivery { carried: first + 20_000, reached: Some((first, ms(10))), ..Default::default() };
-            assert_eq!(delivery.acknowledged(stamp(first + 8999, 14)), Some((9000, ms(4))));
-            assert_eq!(delivery.acknowledged(stamp(first + 8999, 15)), None);
-            assert_eq!(delivery.acknowledged(stamp(first + 7999, 15)), None, "it comes late");
-            assert_eq!(delivery.acknowledged(stamp(first + 19_999, 20)), Some((11_000, ms(6))));
-            assert_eq!(delivery.acknowledged(stamp(first + 20_000, 21)), None, "it was not sent");
+                Delivery { carried: first + 20_000, reached: Some((first, at(10))), ..Default::default() };
+            assert_eq!(acknowledged(&mut delivery, first + 8999, 14), Some((9000, ms(4))));
+            assert_eq!(acknowledged(&mut delivery, first + 8999, 15), None);
+            assert_eq!(acknowledged(&mut delivery, first + 7999, 15), None, "it comes late");
+            assert_eq!(acknowledged(&mut delivery, first + 19_999, 20), Some((11_000, ms(6))));
+            assert_eq!(acknowledged(&mut delivery, first + 20_000, 21), None, "it was not sent");
         }
     }
 }

@@ -62,7 +62,7 @@ impl Worker {
             return;
         }
         let mut bytes = Vec::with_capacity(ROOM);
-        if let Some(trouble) = datagram::too_long(socket, &mut bytes, |_| {}) {
+        if let Some(trouble) = datagram::too_long(socket, &mut bytes, |_, _| {}) {
             self.forwarder.handle_input(now, Input::EchoFailed { to, reporter: None, message, trouble });
         }
     }

@@ -11,6 +11,7 @@ mod programs;
 mod records;
 mod requests;
 mod silence;
+mod tapping;
 mod waiting;
 mod window;
 
@@ -37,7 +38,7 @@ use headstart_core::forward::{FlowId, Forwarder, HEADROOM, MappingId, Output, Pa
 use headstart_core::lookout::Lookout;
 use headstart_core::machine::Wakeups;
 use headstart_core::time::{Duration, Instant};
-use headstart_core::wire::ip::{self, udp};
+use headstart_core::wire::ip::udp;
 use programs::Read;
 use requests::Request;
 use rustix::net::Shutdown;
@@ -48,6 +49,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
+use tapping::Shown;
 pub(crate) use waiting::Running;
 
 /// Packets, and reads of sockets, between two looks at everything else.
@@ -209,6 +211,8 @@ struct Port {
 /// See the module.
 pub struct Worker {
     tun: Tun,
+    /// Of the interface, as programs see it, if that is known.
+    mtu: Option<u32>,
     poll: Poll,
     clock: Clock,
     forwarder: Forwarder,
@@ -259,10 +263,9 @@ pub struct Worker {
     /// The connect engine behind programs' SYNs, where that is wanted.
     accelerator: Option<Accelerator>,
     sink: Sink,
-    tap: Option<Tap>,
+    /// Where packets are shown.
+    shown: Option<Shown>,
     window: Option<Window>,
-    /// Connections by their ends; kept where packets are shown.
-    by_ends: HashMap<(SocketAddr, SocketAddr), FlowId>,
 }
 
 impl std::fmt::Debug for Worker {
@@ -274,10 +277,10 @@ impl std::fmt::Debug for Worker {
 impl Worker {
     /// A forwarder for the programs of `enclosure`. Its sockets are in the namespace of the thread that calls [`Self::run`].
     pub fn new(enclosure: Enclosure, settings: Settings, clock: Clock, sink: Sink) -> Result<Self, WorkerError> {
-        let Enclosure { namespace, tun } = enclosure;
+        let Enclosure { namespace, tun, mtu } = enclosure;
         let owners = Owners::of(&namespace).map_err(failed("opening a socket for questions about owners"))?;
         let finder = Finder::new(&namespace).map_err(failed("looking for owners"))?;
-        Self::with(tun, Teller::Kernel { owners, finder }, settings, clock, sink)
+        Ok(Self { mtu, ..Self::with(tun, Teller::Kernel { owners, finder }, settings, clock, sink)? })
     }
 
     /// A forwarder for what comes out of `tun`, which another program has made, and which knows whose flows are: neither the kernel nor
@@ -308,6 +311,7 @@ impl Worker {
         let ttl = std::fs::read_to_string("/proc/sys/net/ipv4/ip_default_ttl").ok();
         Ok(Self {
             tun,
+            mtu: None,
             poll,
             clock,
             forwarder: Forwarder::new(settings),
@@ -340,20 +344,20 @@ impl Worker {
             own: None,
             accelerator: None,
             sink,
-            tap: None,
+            shown: None,
             window: None,
-            by_ends: HashMap::new(),
         })
     }
 
     /// Shows every packet to `tap` from now on.
     pub fn show(&mut self, tap: Tap) {
-        self.tap = Some(tap);
+        self.shown = Some(Shown::to(tap));
     }
 
     /// Shows packets no longer.
     pub fn show_no_more(&mut self) {
-        self.tap = None;
+        self.tap_all(self.clock.now());
+        self.shown = None;
     }
 
     /// Marks its own packets from now on (SO_MARK), so that they are not led back here. Needs CAP_NET_ADMIN.
@@ -489,8 +493,8 @@ impl Worker {
             }
             Output::Send { flow, pieces, urgent } => self.send(now, flow, pieces, urgent),
             Output::Resume { flow } => self.enqueue(flow),
-            Output::Connect { flow, app, peer, traffic_class, hop_limit, no_delay } => {
-                self.open(now, (flow, app, peer), (traffic_class, hop_limit, no_delay));
+            Output::Connect { flow, app, peer, traffic_class, hop_limit, no_delay, mss } => {
+                self.open(now, (flow, app, peer), (traffic_class, hop_limit, no_delay, mss));
             }
             Output::MirrorOptions { flow } => self.mirror_options(flow),
             Output::Mark { flow, traffic_class } => {
@@ -499,6 +503,7 @@ impl Worker {
                 }
             }
             Output::KeepAlive { flow } => self.ask_peer(now, flow),
+            Output::LookAtProgram { flow } => self.look_at_program(now, flow),
             Output::TimeOut { flow } => self.time_out(now, flow),
             Output::Shutdown { flow } => {
                 if let Some(upstream) = self.upstreams.get(&flow) {
@@ -517,21 +522,6 @@ impl Worker {
             }
             Output::Record(record) => self.record(now, record),
         }
-    }
-
-    fn tapped(&mut self, at: Instant, to_program: bool, bytes: &[u8]) {
-        let Some(tap) = &mut self.tap else { return };
-        let ends = ip::parse(bytes).filter(|(header, _)| header.protocol == ip::TCP).and_then(|(header, payload)| {
-            let (segment, _) = ip::tcp::parse(payload)?;
-            let from = SocketAddr::new(header.source, segment.source);
-            let to = SocketAddr::new(header.destination, segment.destination);
-            Some(if to_program { (to, from) } else { (from, to) })
-        });
-        let flow = ends.and_then(|ends| self.by_ends.get(&ends));
-        let upstream = flow.and_then(|flow| self.upstreams.get(flow));
-        let process = upstream.and_then(|upstream| upstream.process.as_ref());
-        let accelerated = upstream.filter(|upstream| upstream.accelerated).map(|upstream| upstream.reached);
-        tap(Tapped { at, to_program, bytes, process, accelerated });
     }
 
     fn deliver(&mut self, packet: &Packet) {

@@ -24,21 +24,24 @@ struct Way {
 }
 
 impl Worker {
-    /// A program wants a connection whose packets have this traffic class and hop limit, with Nagle's algorithm off or on.
+    /// A program wants a connection whose packets have this traffic class and hop limit, with Nagle's algorithm off or on, and which takes
+    /// segments of this length.
     pub(super) fn open(
         &mut self,
         now: Instant,
         (flow, app, peer): (FlowId, SocketAddr, SocketAddr),
-        (traffic_class, hop_limit, no_delay): (u8, u8, bool),
+        (traffic_class, hop_limit, no_delay, mss): (u8, u8, bool, u16),
     ) {
+        self.tap_flow((app, peer), flow);
         if self.is_own(app, peer) {
             self.came_back(&format!("a connection of the forwarder to {peer}"));
             return self.unopened(now, flow, Whose::default(), Failure::Here);
         }
         let limit = Some(hop_limit).filter(|limit| *limit != self.default_ttl);
+        let shorter = self.mtu.filter(|mtu| u32::from(mss) < sockets::usual_mss(*mtu, peer.is_ipv4())).map(|_| mss);
         let mut whose = None;
-        // A program that counts routers wants to know of this way, not of another.
-        if self.accelerator.is_some() && limit.is_none() {
+        // A program that counts routers or measures segments wants to know of this way, not of another.
+        if self.accelerator.is_some() && limit.is_none() && shorter.is_none() {
             let known = self.identify(now, flow, app, peer);
             let waiting = Waiting { flow, app, peer, traffic_class, no_delay, whose: known.clone() };
             if self.race(now, waiting) {
@@ -46,7 +49,8 @@ impl Worker {
             }
             whose = Some(known);
         }
-        let began = sockets::begin((peer, app.port()), traffic_class, limit, no_delay, (&mut self.stock, &self.exit));
+        let wanted = (traffic_class, limit, no_delay, shorter);
+        let began = sockets::begin((peer, app.port()), wanted, (&mut self.stock, &self.exit));
         self.began(now, (flow, app, peer), whose, began);
     }
 
@@ -159,9 +163,6 @@ impl Worker {
         if !connecting {
             self.time(flow);
         }
-        if self.tap.is_some() {
-            self.by_ends.insert((app, peer), flow);
-        }
     }
 
     /// Begins a race for a connection, if there is anything to race; whether there is. Where another program is asked whose it is, it waits
@@ -243,7 +244,8 @@ impl Worker {
     /// Opens the very connection that a program wants, which has waited for a race.
     pub(super) fn open_as_asked(&mut self, now: Instant, waiting: Waiting) {
         let Waiting { flow, app, peer, traffic_class, no_delay, whose } = waiting;
-        let began = sockets::begin((peer, app.port()), traffic_class, None, no_delay, (&mut self.stock, &self.exit));
+        let wanted = (traffic_class, None, no_delay, None);
+        let began = sockets::begin((peer, app.port()), wanted, (&mut self.stock, &self.exit));
         self.began(now, (flow, app, peer), Some(whose), began);
     }
 

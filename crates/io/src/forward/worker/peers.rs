@@ -18,7 +18,7 @@ const MOST_PIECES: usize = 16;
 
 impl Upstream {
     /// One call for the first pieces of a row: what it took, and how many bytes they are. None where there are none.
-    fn send(&mut self, pieces: &VecDeque<Piece>, urgent: bool) -> Option<(Result<usize, Errno>, usize)> {
+    fn send(&mut self, now: Instant, pieces: &VecDeque<Piece>, urgent: bool) -> Option<(Result<usize, Errno>, usize)> {
         let first = pieces.front()?.data();
         let mut parts = [IoSlice::new(&[]); MOST_PIECES];
         let mut all = 0;
@@ -30,7 +30,7 @@ impl Upstream {
         let times = !urgent && parts.len() == 1 && all <= SMALL && self.begins_request();
         let flags =
             SendFlags::DONTWAIT | SendFlags::NOSIGNAL | if urgent { SendFlags::OOB } else { SendFlags::empty() };
-        let sent = if times || (!urgent && self.delivery.wants_stamp(all)) {
+        let sent = if times || (!urgent && self.delivery.wants_stamp(now, all)) {
             stamps::send(&self.socket, parts, times)
         } else if parts.len() > 1 {
             sendmsg(&self.socket, parts, &mut SendAncillaryBuffer::default(), flags)
@@ -163,7 +163,9 @@ impl Worker {
         self.begin_delivery(now, flow);
         let Some(upstream) = self.upstreams.get_mut(&flow) else { return };
         let input = loop {
-            let Some((sent, all)) = upstream.send(&pieces, urgent) else { break Input::Sent { flow, pieces } };
+            let Some((sent, all)) = upstream.send(self.clock.now(), &pieces, urgent) else {
+                break Input::Sent { flow, pieces };
+            };
             match sent {
                 Ok(taken) => {
                     let spare = &mut self.spare;
@@ -191,11 +193,6 @@ impl Worker {
                     && let Some(local) = sockets::local(&upstream.socket)
                 {
                     own.remove(&local);
-                }
-                // Its ends may be another's by now.
-                let ends = (upstream.app, upstream.peer);
-                if self.by_ends.get(&ends) == Some(&flow) {
-                    self.by_ends.remove(&ends);
                 }
                 facts = (!upstream.connecting).then(|| sockets::facts(&upstream.socket)).flatten();
                 if abrupt {

@@ -8,6 +8,7 @@ use crate::sys::tun::ROOM;
 use headstart_core::forward::{FlowId, HEADROOM, Input, MappingId};
 use headstart_core::machine::Machine;
 use headstart_core::time::Instant;
+use headstart_core::wire::ip::icmp::MOST_QUOTED;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 
@@ -69,20 +70,21 @@ impl Worker {
         let mut said = Vec::new();
         let trouble = if errno == libc::EMSGSIZE {
             let mut bytes = Vec::with_capacity(ROOM);
-            datagram::too_long(&port.socket, &mut bytes, |lost| said.push(lost))
+            datagram::too_long(&port.socket, &mut bytes, |lost, data| said.push((lost, data.to_vec())))
         } else {
             datagram::trouble_of(errno)
         };
-        said.extend(trouble.map(|trouble| Lost { to, reporter: None, trouble: Some(trouble) }));
-        said.into_iter().for_each(|lost| self.lost_datagram(now, mapping, &lost));
+        let own = data[..data.len().min(train.map_or(MOST_QUOTED, usize::from)).min(MOST_QUOTED)].to_vec();
+        said.extend(trouble.map(|trouble| (Lost { to, reporter: None, trouble: Some(trouble) }, own)));
+        said.into_iter().for_each(|(lost, data)| self.lost_datagram(now, mapping, &lost, data));
     }
 
-    /// The network says of a datagram that it did not arrive.
-    fn lost_datagram(&mut self, now: Instant, mapping: MappingId, lost: &Lost) {
+    /// The network says of a datagram, which began so, that it did not arrive.
+    fn lost_datagram(&mut self, now: Instant, mapping: MappingId, lost: &Lost, data: Vec<u8>) {
         // One without a port is this host's word about a datagram that was not sent, and was told when it was not.
         if let Some(trouble) = lost.trouble.filter(|_| lost.to.port() != 0) {
             let (to, reporter) = (lost.to, lost.reporter);
-            self.forwarder.handle_input(now, Input::DatagramFailed { mapping, to, reporter, trouble });
+            self.forwarder.handle_input(now, Input::DatagramFailed { mapping, to, reporter, trouble, data });
         }
     }
 
@@ -145,7 +147,8 @@ impl Worker {
             self.room.clear();
             self.room.reserve(ROOM);
             let Ok(lost) = datagram::receive_error(&port.socket, &mut self.room) else { return };
-            self.lost_datagram(now, mapping, &lost);
+            let data = self.room[..self.room.len().min(MOST_QUOTED)].to_vec();
+            self.lost_datagram(now, mapping, &lost, data);
             self.drain(now);
         }
     }

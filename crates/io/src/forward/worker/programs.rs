@@ -81,6 +81,7 @@ impl Worker {
         for Read { at, bytes, segment } in together.drain(..) {
             self.forwarder.handle_input(at, Input::Packet { bytes, segment });
             self.drain(at);
+            self.tap_waiting(at, false);
             last = Some(at);
         }
         if let Some(at) = last.filter(|_| row) {
@@ -88,6 +89,7 @@ impl Worker {
             self.drain(at);
         }
         self.together = together;
+        last.into_iter().for_each(|at| self.tap_waiting(at, true));
         large
     }
 }

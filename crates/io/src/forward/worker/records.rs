@@ -2,11 +2,10 @@
 
 use super::attribution::Attribution;
 use super::{MAPPINGS, Seen, Teller, Whose, Worker, sockets};
-use crate::forward::finder::{Answer, Finder, Options, Question};
+use crate::forward::finder::{Answer, Finder, Question};
 use crate::forward::owner::{Owner, Process};
 use headstart_core::forward::{EchoFlow, Flow, FlowId, MappingId, Record, UdpFlow};
 use headstart_core::time::Instant;
-use rustix::net::sockopt;
 use std::net::SocketAddr;
 
 impl Worker {
@@ -39,12 +38,21 @@ impl Worker {
         let untold = self.teller.attribution().map(Attribution::finish).unwrap_or_default();
         untold.into_iter().for_each(|record| self.tell(Whose::default(), record));
         std::mem::take(&mut self.held).into_values().for_each(|seen| self.hand_over(seen));
+        self.tap_all(self.clock.now());
     }
 
     pub(super) fn record(&mut self, now: Instant, record: Record) {
         let Some(record) = self.kept(record) else { return };
         let whose = match &record {
-            Record::Flow(flow) => self.closed.remove(&flow.id).unwrap_or_default(),
+            Record::Flow(flow) => {
+                self.tap_waiting(now, false);
+                let whose = self.closed.remove(&flow.id).unwrap_or_default();
+                if !whose.sought {
+                    self.tap_known(flow.id, whose.process.as_ref());
+                }
+                self.untap_flow(flow.id, (flow.app, flow.peer));
+                whose
+            }
             // What waits for a name has waited for longer than the name takes: an answer from the network has come.
             Record::Dns(lookup) => self.whose_port(lookup.app),
             Record::Udp(flow) => self.whose_port(flow.app),
@@ -128,14 +136,12 @@ impl Worker {
         }
         self.attribute(flow, Whose { owner: None, process, sought: false });
         let Some(upstream) = self.upstreams.get_mut(&flow) else { return };
-        if let Some(Options { no_delay, user_timeout }) = options {
-            let _ = sockopt::set_tcp_nodelay(&upstream.socket, no_delay);
-            let _ = sockopt::set_tcp_user_timeout(&upstream.socket, user_timeout);
-        }
+        options.into_iter().for_each(|options| sockets::mirror(&upstream.socket, &options));
     }
 
     /// It is known whose a connection is; an owner that was known already stays.
     pub(super) fn attribute(&mut self, flow: FlowId, known: Whose) {
+        self.tap_known(flow, known.process.as_ref());
         if let Some(mut seen) = self.held.remove(&flow) {
             (seen.owner, seen.process) = (known.owner.or(seen.owner), known.process);
             return self.hand_over(seen);

@@ -2,7 +2,8 @@
 //! request takes from its last byte to the peer's acknowledgement. One request at a time of a connection.
 
 use super::{Upstream, Worker};
-use crate::sys::stamps::{self, Moment};
+use crate::sys::stamps::{self, Moment, Stamp};
+use crate::sys::stream;
 use headstart_core::forward::{FlowId, Input};
 use headstart_core::machine::Machine;
 use headstart_core::time::{Duration, Instant};
@@ -58,8 +59,11 @@ impl Worker {
                 _ => {}
             }
             let delivered = Some(stamp).filter(|stamp| stamp.moment == Moment::Acknowledged);
-            if let Some((bytes, took)) = delivered.and_then(|stamp| upstream.delivery.acknowledged(stamp)) {
-                self.forwarder.handle_input(now, Input::Delivered { flow, bytes, took });
+            let at = |stamp: Stamp| (stamp.byte, self.clock.moment_of(stamp.at));
+            let delivered = delivered.map(at).and_then(|(byte, at)| upstream.delivery.acknowledged(byte, at));
+            if let Some((bytes, took)) = delivered {
+                let waits = stream::unsent(&upstream.socket).is_some_and(|bytes| bytes > 0);
+                self.forwarder.handle_input(now, Input::Delivered { flow, bytes, took, waits });
             }
         }
         told

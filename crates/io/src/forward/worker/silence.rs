@@ -1,7 +1,7 @@
 //! Peers that may be gone: they are asked when a program's kernel asks, and where a path has timed out, that kernel is had to find it out by
 //! itself. So a program gets the error that it would have had, when it would have had it.
 
-use super::{Worker, sockets};
+use super::{Teller, Worker, sockets};
 use crate::driver::Hands;
 use crate::sys::process::descriptor;
 use crate::sys::stream;
@@ -70,6 +70,20 @@ impl Worker {
         self.silence.asked.retain(|asked| asked.flow != flow);
         let (next, until) = (now + FIRST_LOOK, now + LONGEST_ANSWER);
         self.silence.asked.push(Asked { flow, came_in, next, wait: FIRST_LOOK, until });
+    }
+
+    /// A peer has not answered for a while. A socket that is closed while its SYN is on the way sends nothing, so the kernel is asked whether it
+    /// is there still: only where it has told of it before, for a program elsewhere it never does.
+    pub(super) fn look_at_program(&mut self, now: Instant, flow: FlowId) {
+        let known = match self.upstreams.get(&flow) {
+            Some(upstream) => upstream.owner.map(|owner| (owner, upstream.app, upstream.peer)),
+            None => self.waiting(flow).and_then(|wants| wants.whose.owner.map(|owner| (owner, wants.app, wants.peer))),
+        };
+        let (Some((owner, app, peer)), Teller::Kernel { owners, .. }) = (known, &mut self.teller) else { return };
+        // On its ends there may be another socket by now.
+        if owners.of_tcp(app, peer).is_ok_and(|found| found.is_none_or(|found| found.inode != owner.inode)) {
+            self.feed(now, Input::GivenUp { flow });
+        }
     }
 
     /// A connection to a peer has timed out, and the program's kernel is to time out too.

@@ -159,6 +159,7 @@ impl Worker {
             FOUND => {
                 let found = self.teller.finder().map(Finder::answers).unwrap_or_default();
                 found.into_iter().for_each(|answer| self.found(answer));
+                self.tap_waiting(now, true);
             }
             BOARD => self.asked(now),
             ECHO_V4 | ECHO_V6 => self.echoes(now, change.token == ECHO_V4),
