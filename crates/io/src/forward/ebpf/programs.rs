@@ -140,8 +140,15 @@ impl Programs {
         Ok(())
     }
 
-    /// What counts how long the programs have run, as long as it is kept.
+    /// What counts how long the programs have run, as long as it is kept. An error where the kernel does not count: that is not zero.
     pub fn cost(&self) -> Result<Cost, KernelError> {
+        if self.counted.is_none() {
+            return Err(KernelError {
+                what: "the cost of programs".to_owned(),
+                why: "the kernel does not count it".to_owned(),
+                denied: false,
+            });
+        }
         let own = |(name, program): (&str, &Program)| {
             let fd = program.fd().map_err(failed(name))?;
             fd.as_fd().try_clone_to_owned().map_err(|e| KernelError::io(name, &e))

@@ -1,6 +1,6 @@
 //! Reads what the programs tell, on a thread that sleeps while nothing ends and no question comes.
 
-use super::programs::{Cost, KernelError, Pairs, Programs};
+use super::programs::{Cost, KernelError, Pairs, Programs, Ran};
 use crate::cgroup::Belongings;
 use crate::clock::Clock;
 use crate::driver::{self, Ears, Host};
@@ -102,6 +102,11 @@ impl Watcher {
         self.programs.lost()
     }
 
+    /// How often the programs have run so far, and for how long; none where the kernel does not count it.
+    pub fn ran(&self) -> Option<Ran> {
+        self.cost.as_ref().map(Cost::read)
+    }
+
     /// Takes what is in the ring.
     fn read(&mut self) {
         for _ in 0..MOST_AT_ONCE {
@@ -193,7 +198,7 @@ impl Watcher {
             let lost = self.lost().map_or(0, |lost| lost.iter().sum());
             let board = tallies.board(lines, udp);
             let (at_ms, wakeups) = (now.as_millis_f64(), self.wakeups.named());
-            let ran = self.cost.as_ref().map(Cost::read);
+            let ran = self.ran();
             Board { at_ms, lost, ran, wakeups, via: "ebpf".into(), ..board }
         });
     }
