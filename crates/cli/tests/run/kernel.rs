@@ -1,18 +1,20 @@
 //! `headstart run --measure --via ebpf`: the program gets what it gets without, what was seen of its network is true, and nothing of
 //! the measurement outlives it, whatever ends it.
 
-use crate::lab::{Lab, found, inside, until};
+use crate::lab::{Lab, ended, found, inside, until};
+use crate::seen::{serving, stop};
+use crate::seen_page::{browser, shown};
 use headstart_io::cgroup;
-use headstart_io::forward::ebpf::Programs;
+use headstart_io::forward::ebpf::lacking;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
-/// Whether the kernel takes programs of ours; if not, a line that says so.
+/// Whether the kernel takes programs of ours; if not, a line that says what this host lacks. A fault of theirs fails the test.
 fn works() -> bool {
-    Programs::load().map_err(|why| println!("skipped: {why}")).is_ok()
+    lacking().unwrap().inspect(|why| println!("skipped: {why}")).is_none()
 }
 
 inside!(measured_in_the_kernel_a_program_gets_the_same_and_its_connections_and_lookups_are_seen, || {
@@ -81,6 +83,37 @@ inside!(a_measurement_in_the_kernel_that_is_killed_leaves_the_program_alone_and_
     let left = fs::read_dir(cgroup::root().unwrap().join(own)).unwrap().flatten();
     let left: Vec<_> = left.filter(|entry| entry.file_name().to_string_lossy().starts_with(&group)).collect();
     assert!(next.code == Some(0) && left.is_empty(), "{left:?} {next:?}");
+});
+
+inside!(the_page_and_top_say_of_each_program_and_connection_what_has_measured_it, || {
+    let lab = Lab::new();
+    let Some(bash) = found("bash", "bash").filter(|_| works()) else { return };
+    let (ui, url) = serving(&lab, &["ui", "--no-browser"]);
+    let Some(mut chromium) = browser(&lab) else { return stop(ui) };
+    // A connection that stays open, under each way of measuring.
+    let script = "exec 3<>/dev/tcp/www.lab.example/80; echo open; read -r";
+    for (via, says, not, top) in [
+        ("ebpf", "kernel (eBPF)", "forwarder", "in the kernel (eBPF)"),
+        ("tun", "forwarder", "kernel (eBPF)", "packet"),
+    ] {
+        let mut run = lab.command(crate::lab::HEADSTART);
+        run.args(["run", "--measure", "--quiet", "--via", via, "--"]).arg(&bash).args(["-c", script]);
+        let mut run = run.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(run.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+        assert_eq!(said, "open\n");
+        for view in ["now", "programs"] {
+            let text = shown(&mut chromium, &url, view, &["bash", says]);
+            assert!(!text.contains(not), "{via}, {view}: {text}");
+        }
+        let once =
+            ended(lab.command(crate::lab::HEADSTART).args(["top", "--once", "--interval", "0.1"]).spawn().unwrap());
+        assert!(once.code == Some(0) && once.out.contains(top), "{once:?}");
+        drop(run.stdin.take());
+        run.wait().unwrap();
+    }
+    drop(chromium);
+    stop(ui);
 });
 
 #[test]
