@@ -14,7 +14,7 @@ use headstart_core::forward::kernel::{Event, FLOW, PAIR, Reader, Whose};
 use headstart_core::forward::{Flow, Record, UdpFlow};
 use headstart_core::machine::{Deadline, Wakeups};
 use headstart_core::time::{Duration, Instant};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::{ClockId, clock_getres, clock_gettime};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -62,6 +62,8 @@ impl Watcher {
         poll.add(&ring, RING, Interest::Read).map_err(|e| KernelError::io("listening to the ring", &e))?;
         let time = clock_gettime(ClockId::Monotonic);
         let kernel = Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0));
+        // The coarse clock moves once a jiffy.
+        let tick = Duration::from_nanos(u64::try_from(clock_getres(ClockId::MonotonicCoarse).tv_nsec).unwrap_or(0));
         let age = clock.now().since(Instant::ZERO);
         let origin = u64::try_from(kernel.saturating_sub(age).as_nanos()).unwrap_or(0);
         Ok(Self {
@@ -71,7 +73,7 @@ impl Watcher {
             pairs,
             peers: BTreeMap::new(),
             paired: 0,
-            reader: Reader::new(origin),
+            reader: Reader::new(origin, tick),
             groups: RefCell::default(),
             clock,
             poll,
