@@ -196,12 +196,16 @@ fn who_was_first_to_end_a_connection_is_told_of_ends_and_of_resets() {
 fn a_peer_that_does_not_read_limits_and_what_waited_adds_up_to_the_whole_time() {
     let Some((stage, programs)) = Stage::new() else { return };
     let to = stage.listen("127.0.0.1:0", |mut stream| {
-        // What is sent is more than all buffers take.
+        // Soon full, however slow the machine is.
+        rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 64 * 1024).unwrap();
         Clock::new().sleep(Duration::from_millis(800));
-        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+        let _ = stream.read_exact(&mut vec![0; 10_000_000]);
+        let _ = stream.write_all(b"x");
     });
-    let script =
-        format!("exec 3<>/dev/tcp/127.0.0.1/{}; head -c 30000000 /dev/zero >&3; exec 3>&-; sleep 0.1", to.port());
+    let script = format!(
+        "exec 3<>/dev/tcp/127.0.0.1/{}; head -c 10000000 /dev/zero >&3; head -c 1 <&3 >/dev/null; exec 3>&-",
+        to.port()
+    );
     let (seen, ..) = stage.run(programs, &script);
     let told = flows(&seen);
     let [flow] = told.as_slice() else { panic!("{seen:#?}") };
