@@ -14,6 +14,7 @@ mod docs;
 mod fuzz;
 mod harden;
 mod hostile;
+mod kernels;
 mod law;
 mod markdown;
 mod mutants;
@@ -131,6 +132,13 @@ const ALL: &[Chore] = &[
         summary: "the daemon killed at every step, every check for signs of the forwarder, the hostile peers, a million worlds of \
                   the law, the packages made twice and tried, the campaigns, then the soak, for 30 minutes or N",
         run: harden::run,
+    },
+    Chore {
+        group: Group::Long,
+        name: "kernels",
+        arguments: "",
+        summary: "the eBPF programs under Debian's kernels 6.1 and 6.12 in QEMU, which is downloaded, not installed",
+        run: kernels::run,
     },
     Chore {
         group: Group::Long,

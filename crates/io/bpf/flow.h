@@ -7,13 +7,15 @@
 #include "kernel.h"
 
 enum { FLOW = 1, LOOKUP = 2, PORT_PEER = 3, PORT_CLOSED = 4, DATAGRAMS = 5 };
-/* Who has said its end (FIN). */
-enum { BY_PROGRAM = 1, BY_PEER = 2 };
+/* Who has said its end (FIN), and whether the peer did so first. */
+enum { BY_PROGRAM = 1, BY_PEER = 2, PEER_FIRST = 4 };
 /* Who has begun it: the program, its peer, or somebody before we were here. */
 enum { ASKED_FOR = 0, ACCEPTED = 1, BEFORE = 2 };
 
-/* A round trip's place in the histogram: four for each doubling, from 16 us to over four minutes. */
-enum { TRIPS = 96, TRIPS_FROM = 4 };
+/* A round trip's place in the histogram: four for each doubling, from 16 us to over 16 s. */
+enum { TRIPS = 80, TRIPS_FROM = 4 };
+/* What a connection waited for, in the order of the kernel's `chrono_stat`. */
+enum { LIMITS = 3 };
 /* How much of a DNS message is handed over, and of the first datagram between two ends. */
 enum { MESSAGE = 512, BEGINNING = 48 };
 
@@ -97,6 +99,20 @@ struct flow {
 	__u32 reordered_before;
 	/* The kernel does not tell how its state changes: its end is when the program closes it. */
 	__u32 unheard;
+	/* When the program's latest data left, until the peer's next comes; and the times between. */
+	__u64 asking;
+	__u64 answers_ns;
+	__u64 longest_answer;
+	/* When it was looked what has held it up. */
+	__u64 limited_at;
+	__u32 answers;
+	/* Jiffies. */
+	__u32 limited[LIMITS];
+	/* The latest sample: segments of so many bytes arrived in so many microseconds. */
+	__u32 rate_segments;
+	__u32 rate_us;
+	__u32 segment;
+	__u32 unused;
 };
 
 struct port {
@@ -235,6 +251,26 @@ INLINE void tell(void *record, __u64 size)
 {
 	if (ring_output(&TOLD, record, size, 0))
 		lose(RECORDS);
+}
+
+INLINE void says_its_end(struct flow *flow, __u32 who)
+{
+	if (who == BY_PEER && !(flow->fins & BY_PROGRAM))
+		flow->fins |= PEER_FIRST;
+	flow->fins |= who;
+}
+
+/* What has held it up until now: what the kernel has summed, and what goes on (`tcp_get_info_chrono_stats`). */
+INLINE void limits(struct flow *flow, struct tcp_sock *tcp)
+{
+	__u32 going = BITS(tcp, chrono_type), since = (__u32)jiffies_now() - tcp->chrono_start;
+	flow->limited_at = time_now();
+	flow->limited[0] = tcp->chrono_stat[0] + (going == 1 ? since : 0);
+	flow->limited[1] = tcp->chrono_stat[1] + (going == 2 ? since : 0);
+	flow->limited[2] = tcp->chrono_stat[2] + (going == 3 ? since : 0);
+	flow->rate_segments = tcp->rate_delivered;
+	flow->rate_us = tcp->rate_interval_us;
+	flow->segment = tcp->mss_cache;
 }
 
 /* Tells of a connection that was asked for and for which no SYN has left, as it fails where there is no route. */

@@ -14,10 +14,34 @@
 #define UINT(name, value) int(*name)[value]
 #define RELOCATED __attribute__((preserve_access_index))
 
+/* A field of less than a byte has no address: it is cut out of what it lies in, whose place is relocated (as libbpf's
+ * BPF_CORE_READ_BITFIELD does it; the numbers are clang's). */
+#define BITS(from, field)                                                                  \
+	({                                                                                 \
+		void *at_ = (void *)(from) + __builtin_preserve_field_info((from)->field, 0); \
+		__u64 bits_ = 0;                                                           \
+		/* Or the compiler puts the place into each of the loads. */         \
+		asm volatile("" : "+r"(at_));                                              \
+		switch (__builtin_preserve_field_info((from)->field, 1)) {                 \
+		case 1:                                                                    \
+			bits_ = *(__u8 *)at_;                                              \
+			break;                                                             \
+		case 2:                                                                    \
+			bits_ = *(__u16 *)at_;                                             \
+			break;                                                             \
+		case 4:                                                                    \
+			bits_ = *(__u32 *)at_;                                             \
+			break;                                                             \
+		}                                                                          \
+		bits_ <<= __builtin_preserve_field_info((from)->field, 4);                 \
+		bits_ >> __builtin_preserve_field_info((from)->field, 5);                  \
+	})
+
 static void *(*const map_lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
 static long (*const map_update)(void *map, const void *key, const void *value, __u64 flags) = (void *)BPF_FUNC_map_update_elem;
 static long (*const map_delete)(void *map, const void *key) = (void *)BPF_FUNC_map_delete_elem;
 static __u64 (*const time_now)(void) = (void *)BPF_FUNC_ktime_get_ns;
+static __u64 (*const jiffies_now)(void) = (void *)BPF_FUNC_jiffies64;
 static __u64 (*const current_pid_tgid)(void) = (void *)BPF_FUNC_get_current_pid_tgid;
 static __u64 (*const current_uid_gid)(void) = (void *)BPF_FUNC_get_current_uid_gid;
 static __u64 (*const current_cgroup)(void) = (void *)BPF_FUNC_get_current_cgroup_id;
@@ -90,6 +114,14 @@ struct tcp_sock {
 	__u32 snd_nxt;
 	__u32 lost;
 	__u32 reord_seen;
+	/* For how long it had data and was held up by nothing else, by the peer's window, by its own buffer; in jiffies. */
+	__u32 chrono_stat[3];
+	__u32 chrono_start;
+	__u8 chrono_type : 2;
+	/* The latest sample of the rate at which segments arrive. */
+	__u32 rate_delivered;
+	__u32 rate_interval_us;
+	__u32 mss_cache;
 } RELOCATED;
 
 struct ns_common {

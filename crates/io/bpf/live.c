@@ -5,7 +5,13 @@ SEC("iter/bpf_sk_storage_map")
 int live(struct bpf_iter__bpf_sk_storage_map *context)
 {
 	struct flow *flow = context->value;
-	if (flow && flow->kind == FLOW)
-		sequence_write(context->meta->seq, flow, sizeof(*flow));
+	struct sock *socket = context->sk;
+	struct tcp_sock *tcp;
+	if (!flow || flow->kind != FLOW || !socket)
+		return 0;
+	tcp = kernel_tcp_socket(socket);
+	if (tcp)
+		limits(flow, tcp);
+	sequence_write(context->meta->seq, flow, sizeof(*flow));
 	return 0;
 }

@@ -71,6 +71,19 @@ INLINE void acknowledged(struct flow *flow, struct bpf_tcp_sock *tcp, __u32 numb
 	flow->run = flow->run_acknowledged = 0;
 }
 
+/* The peer sends data: the first after data of the program is an answer to it. */
+INLINE void answered(struct flow *flow, __u64 now)
+{
+	if (!flow->asking)
+		return;
+	__u64 took = between(flow->asking, now);
+	flow->asking = 0;
+	flow->answers++;
+	flow->answers_ns += took;
+	if (took > flow->longest_answer)
+		flow->longest_answer = took;
+}
+
 /* Hands over what `at` has of a message of DNS, whole or a segment of it. */
 INLINE void hand_over(struct __sk_buff *packet, const struct owner *owner, const struct ends *ends, __u32 at, bool up, __u32 segment,
 		      __u32 sequence)
@@ -91,6 +104,9 @@ INLINE void hand_over(struct __sk_buff *packet, const struct owner *owner, const
 		len = MESSAGE - 1;
 	if (len < 1)
 		len = 1;
+	/* The same bound once more, as a mask: the verifier of Linux 6.1 does not carry the comparisons over to the register that it checks. */
+	asm volatile("" : "+r"(len));
+	len = ((len - 1) & (MESSAGE - 1)) + 1;
 	lookup->len = load_bytes(packet, at, lookup->message, len) ? 0 : len;
 	lookup->segment = segment;
 	lookup->sequence = sequence;
@@ -113,7 +129,7 @@ INLINE void of_tcp(struct __sk_buff *packet, struct bpf_sock *socket, bool up)
 	if (!up) {
 		acknowledged(flow, tcp, __builtin_bswap32(header.acknowledged), now);
 		if (header.flags & FIN)
-			flow->fins |= BY_PEER;
+			says_its_end(flow, BY_PEER);
 	}
 	headers = at + (header.offset >> 4) * 4;
 	if (packet->len <= headers)
@@ -132,10 +148,14 @@ INLINE void of_tcp(struct __sk_buff *packet, struct bpf_sock *socket, bool up)
 			flow->run_began = now;
 		flow->run += bytes;
 		flow->next = sequence + bytes;
+		/* Who was connected to answers, and does not ask. */
+		if (flow->origin != ACCEPTED)
+			flow->asking = now;
 		passed(&flow->up, now, bytes, segments, trip);
 	} else {
 		if (!flow->down.packets && flow->hello_up && is_hello(packet, headers, TO_CLIENT))
 			flow->hello_down = now;
+		answered(flow, now);
 		passed(&flow->down, now, bytes, segments, trip);
 	}
 }

@@ -18,7 +18,7 @@ int sock_release(struct bpf_sock *socket)
 		never_began(flow);
 		if (flow->kind && flow->unheard) {
 			flow->ended = time_now();
-			flow->fins |= BY_PROGRAM;
+			says_its_end(flow, BY_PROGRAM);
 			tell(flow, sizeof(*flow));
 			flow->kind = 0;
 		}

@@ -75,6 +75,7 @@ INLINE void closed(struct bpf_sock_ops *context, struct flow *flow, void *socket
 		flow->lost = tcp->lost - flow->lost_before;
 		flow->reordered = tcp->reord_seen - flow->reordered_before;
 		flow->up.bytes = tcp->bytes_sent - tcp->bytes_retrans - flow->sent_before;
+		limits(flow, tcp);
 	}
 	if (flow->connected) {
 		/* The kernel counts the end (FIN) as one. */
@@ -106,9 +107,9 @@ int sock_ops(struct bpf_sock_ops *context)
 	} else if (op == BPF_SOCK_OPS_STATE_CB) {
 		__u32 state = context->args[1];
 		if (state == FIN_WAIT1 || state == LAST_ACK)
-			flow->fins |= BY_PROGRAM;
+			says_its_end(flow, BY_PROGRAM);
 		else if (state == CLOSE_WAIT)
-			flow->fins |= BY_PEER;
+			says_its_end(flow, BY_PEER);
 		else if (state == CLOSED)
 			closed(context, flow, socket);
 	} else {

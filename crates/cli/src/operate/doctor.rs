@@ -10,7 +10,7 @@ use crate::{exit, say};
 use headstart_io::cgroup;
 use headstart_io::daemon::client::{AskError, ask};
 use headstart_io::daemon::message::{Answer, Wish};
-use headstart_io::forward::ebpf::Programs;
+use headstart_io::forward::ebpf::lacking;
 use headstart_io::host::change::table;
 use headstart_io::host::place::Place;
 use headstart_io::host::{Kernel, occupants};
@@ -236,10 +236,8 @@ fn forwarder() -> Finding {
 
 fn kernel() -> Finding {
     let needs = "as root, on Linux 6.1 or later with BTF and cgroup v2; `--measure` works without it";
-    match cgroup::root().map_err(|e| e.to_string()).and_then(|root| {
-        let loaded = Programs::load().map_err(|e| e.to_string());
-        loaded.map(|_| root)
-    }) {
+    let loaded = lacking().unwrap_or_else(|fault| Some(fault.to_string()));
+    match loaded.map_or_else(|| cgroup::root().map_err(|e| e.to_string()), Err) {
         Ok(root) => works(format!("`--measure --via ebpf` on groups of {}", root.display())),
         Err(why) => degraded(format!("`--measure --via ebpf` cannot be used: {why}"), needs),
     }

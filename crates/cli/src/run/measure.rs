@@ -19,6 +19,7 @@ use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
 use headstart_io::forward::board::UNKNOWN;
 use headstart_io::forward::capture::{Capture, tap};
+use headstart_io::forward::ebpf::Ran;
 use headstart_io::forward::{Enclosure, Loopback, Protector, Seen, Worker, line_of};
 use headstart_io::sys::netns::NetNs;
 use headstart_io::sys::signal;
@@ -294,8 +295,8 @@ struct App {
 enum By {
     /// The forwarder; why not the kernel, if that was asked for.
     Forwarder { instead: Option<String> },
-    /// Programs in the kernel; records that were lost.
-    Kernel { lost: u64 },
+    /// Programs in the kernel; records that were lost, and what the programs have cost where the kernel counts it.
+    Kernel { lost: u64, ran: Option<Ran> },
 }
 
 impl Default for By {
@@ -315,7 +316,14 @@ impl By {
     fn lost(&self) -> u64 {
         match self {
             Self::Forwarder { .. } => 0,
-            Self::Kernel { lost } => *lost,
+            Self::Kernel { lost, .. } => *lost,
+        }
+    }
+
+    fn ran(&self) -> Option<Ran> {
+        match self {
+            Self::Forwarder { .. } => None,
+            Self::Kernel { ran, .. } => *ran,
         }
     }
 
@@ -323,9 +331,15 @@ impl By {
     fn line(&self) -> Option<String> {
         match self {
             Self::Forwarder { instead } => instead.as_ref().map(|why| format!("measured by tun, not by ebpf: {why}")),
-            Self::Kernel { lost: 0 } => Some("measured by ebpf: no packet was carried".to_owned()),
-            Self::Kernel { lost } => {
-                Some(format!("measured by ebpf: no packet was carried; {} lost", plural(*lost, "record")))
+            Self::Kernel { lost, ran } => {
+                let mut line = "measured by ebpf: no packet was carried".to_owned();
+                if *lost > 0 {
+                    line += &format!("; {} lost", plural(*lost, "record"));
+                }
+                if let Some(Ran { ns, .. }) = ran {
+                    line += &format!("; its programs took {} ms of a processor", round(*ns as f64 / 1e6));
+                }
+                Some(line)
             }
         }
     }
@@ -441,7 +455,8 @@ fn report(args: &Wanted<'_>, measured: &mut Measured, took: Instant) -> bool {
         let summary = json!({
             "version": VERSION, "connections": connections, "udp_flows": udp_flows, "echo_requests": requests,
             "echo_replies": replies, "lookups": measured.lookups.len(),
-            "via": measured.by.name(), "lost": measured.by.lost(), "lookup_ms": median(&measured.lookups), "took_ms": round(took.as_millis_f64()), "looked_out": measured.looked_out, "apps": apps,
+            "via": measured.by.name(), "lost": measured.by.lost(), "lookup_ms": median(&measured.lookups), "took_ms": round(took.as_millis_f64()), "looked_out": measured.looked_out,
+            "ran": measured.by.ran(), "apps": apps,
             "not_carried": {
                 "multicast": dropped.multicast, "broadcast": dropped.broadcast, "link_local": dropped.link_local,
                 "other_protocols": dropped.other_protocols,

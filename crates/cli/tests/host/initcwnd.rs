@@ -2,7 +2,7 @@
 
 use crate::scene::{PEERS, Scene, found, inside, run, send, until};
 use headstart_io::cgroup;
-use headstart_io::forward::ebpf::Programs;
+use headstart_io::forward::ebpf::lacking;
 use headstart_io::sys::bpf::{HOOKS, attached};
 use rustix::process::Signal;
 use std::collections::BTreeSet;
@@ -81,7 +81,7 @@ fn programs() -> BTreeSet<u32> {
 inside!(a_program_in_the_kernel_gives_windows_without_a_route_and_ends_with_its_daemon, || {
     let Some(scene) = Scene::new() else { return };
     let Some(()) = found("ss", "iproute2") else { return };
-    if let Err(why) = Programs::load() {
+    if let Some(why) = lacking().unwrap() {
         return println!("skipped: {why}");
     }
     scene.teach(3);

@@ -1,8 +1,8 @@
 //! `up --measure --via ebpf`: every program of the host is seen, nothing is led anywhere, and whatever ends the daemon detaches all.
 
-use crate::scene::{PEERS, Scene, inside, send, until};
+use crate::scene::{PEERS, Scene, inside, run, send, until};
 use headstart_io::cgroup;
-use headstart_io::forward::ebpf::Programs;
+use headstart_io::forward::ebpf::lacking;
 use headstart_io::sys::bpf::{HOOKS, attached};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -17,9 +17,53 @@ fn list() -> BTreeSet<u32> {
     HOOKS.iter().flat_map(|(_, kind)| attached(&group, *kind).unwrap()).collect()
 }
 
+/// The rights that each thread of a process has now, and could have again by executing a program, as `/proc` has them: in bits of
+/// linux/capability.h.
+fn rights(pid: u32) -> Vec<[u64; 2]> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().map(|task| task.unwrap().path());
+    let of = |text: &str, name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        u64::from_str_radix(line.trim(), 16).unwrap()
+    };
+    let both = |text: String| [of(&text, "CapPrm:"), of(&text, "CapBnd:")];
+    tasks.filter_map(|task| fs::read_to_string(task.join("status")).ok()).map(both).collect()
+}
+
+/// CAP_NET_ADMIN, CAP_PERFMON and CAP_BPF.
+const NEEDED: u64 = 1 << 12 | 1 << 38 | 1 << 39;
+
+inside!(a_daemon_that_measures_in_the_kernel_keeps_three_rights_and_undoes_all_the_same, || {
+    let Some(scene) = Scene::new() else { return };
+    if let Some(why) = lacking().unwrap() {
+        return println!("skipped: {why}");
+    }
+    scene.teach(3);
+    let before = scene.look();
+    let flows = scene.path("flows");
+    let measured = ["--measure", "--via", "ebpf", "--flows", flows.to_str().unwrap()];
+    // Routes, their table's rules, and a change of each other kind: all is made, kept up and undone with what is left.
+    let (mut daemon, up) = scene.daemon(&[&["--initcwnd", "--drill"], &measured[..]].concat());
+    assert!(up);
+    until("the thread that measures is there", || rights(daemon.id()).len() == 2);
+    assert_eq!(rights(daemon.id()), [[NEEDED; 2]; 2]);
+    assert_eq!(scene.status()["initial_windows"], 3);
+    let peer: IpAddr = PEERS[0].parse().unwrap();
+    let local = scene.connect(peer).0.local_addr().unwrap().to_string();
+    until("it is written down", || fs::read_to_string(&flows).unwrap_or_default().contains(&local));
+    run(&["ip", "route", "add", "198.51.100.0/24", "via", "192.0.2.77", "dev", "uplink", "advmss", "1200"]);
+    until("a window follows its way", || run(&["ip", "route", "show", "table", "18515"]).contains("192.0.2.77"));
+    run(&["ip", "route", "del", "198.51.100.0/24", "via", "192.0.2.77"]);
+    let top = scene.says(&["top", "--once", "--interval", "0.1"]);
+    assert!(top.code == Some(0) && top.out.contains("in the kernel (eBPF)"), "{top:?}");
+    send(&daemon, Signal::TERM);
+    assert!(daemon.wait().unwrap().success());
+    fs::remove_file(flows).unwrap();
+    scene.must_be_as(&before, "after the end");
+});
+
 inside!(programs_in_the_kernel_see_every_program_and_nothing_is_left_of_them, || {
     let Some(scene) = Scene::new() else { return };
-    if let Err(why) = Programs::load() {
+    if let Some(why) = lacking().unwrap() {
         return println!("skipped: {why}");
     }
     let before = scene.look();

@@ -60,7 +60,7 @@ fn end(children: [Child; 2]) {
 }
 
 /// What a view shows when it shows all of these words.
-fn shown(chromium: &mut Chromium, url: &str, view: &str, words: &[&str]) -> String {
+pub fn shown(chromium: &mut Chromium, url: &str, view: &str, words: &[&str]) -> String {
     let all = words.iter().map(|word| format!("{MAIN}.includes({word:?})")).collect::<Vec<_>>().join(" && ");
     let steps = format!("location.hash = '#{view}', {}", waited(&all, MAIN));
     let (shown, thrown) = chromium.evaluate(url, &steps).unwrap();

@@ -21,7 +21,7 @@ pub const DATAGRAMS: usize = 456;
 /// Bytes of `struct pair`, the key of datagrams.
 pub const PAIR: usize = 32;
 /// Places of the histogram of round trips.
-const TRIPS: usize = 96;
+const TRIPS: usize = 80;
 /// Its first place is for what is below two to this power of microseconds.
 const TRIPS_FROM: u32 = 4;
 /// Bytes of the first datagram that are reported.
@@ -36,8 +36,9 @@ const KIND_LOOKUP: u32 = 2;
 const KIND_PEER: u32 = 3;
 const KIND_CLOSED: u32 = 4;
 const KIND_DATAGRAMS: u32 = 5;
-/// The program has said its end.
+/// The program has said its end; the peer has, before the program did.
 const BY_PROGRAM: u32 = 1;
+const PEER_FIRST: u32 = 4;
 /// How a connection began, if the program did not open it: accepted from its peer, or open before it was measured.
 const ACCEPTED: u32 = 1;
 const BEFORE: u32 = 2;
@@ -53,8 +54,48 @@ pub struct TcpStats {
     pub lost: u32,
     /// How often segments came in another order than they were sent in.
     pub reordered: u32,
+    /// Who ended it first, be it by a FIN or by a reset.
+    pub closed_by: Option<Side>,
+    /// Times from the program's latest data until the peer's next came.
+    pub answers: Trips,
+    /// What it waited for; none of a connection that was open before the measurement.
+    pub limits: Option<Limits>,
+    /// The kernel's latest sample of the rate at which data reaches the peer: so many bytes in this time.
+    pub delivery: Option<(u64, Duration)>,
     /// Smoothed round trips, one for each that was taken: how many there are in each place.
     trips: Vec<u32>,
+}
+
+/// A side of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The program.
+    Program,
+    /// Its peer.
+    Peer,
+}
+
+impl Side {
+    /// As in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Program => "program",
+            Self::Peer => "peer",
+        }
+    }
+}
+
+/// For how long a connection waited for what, of its time from the handshake to its end or until now. They add up to that time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// The program: it had sent nothing that was not acknowledged.
+    pub application: Duration,
+    /// The congestion window and acknowledgements: the network.
+    pub network: Duration,
+    /// The receive window of the peer.
+    pub receiver: Duration,
+    /// The program's own send buffer.
+    pub buffer: Duration,
 }
 
 impl TcpStats {
@@ -118,6 +159,8 @@ pub enum Event {
 pub struct Reader {
     /// The kernel's clock at the beginning of ours, in nanoseconds.
     origin: u64,
+    /// The kernel's unit of time (a jiffy).
+    tick: Duration,
     /// By socket: when it asked last, and what.
     lookups: BTreeMap<u64, Asking>,
 }
@@ -132,9 +175,9 @@ struct Asking {
 }
 
 impl Reader {
-    /// `origin` is what the kernel's monotonic clock showed when ours began, in nanoseconds.
-    pub fn new(origin: u64) -> Self {
-        Self { origin, lookups: BTreeMap::new() }
+    /// `origin` is what the kernel's monotonic clock showed when ours began, in nanoseconds; `tick` is its unit of time (a jiffy).
+    pub fn new(origin: u64, tick: Duration) -> Self {
+        Self { origin, tick, lookups: BTreeMap::new() }
     }
 
     /// A record of the ring; none if it is not whole.
@@ -173,6 +216,9 @@ impl Reader {
         let [count, total, longest] = fields.u64s()?;
         let [rtt, min_rtt, retransmissions, lost, reordered, origin, fins, _next] = fields.u32s()?;
         let trips = (0..TRIPS).map(|_| fields.u32()).collect::<Option<Vec<u32>>>()?;
+        let ([_sent, _received], [_again, _lost, _reordered, _unheard]) = (fields.u64s()?, fields.u32s()?);
+        let ([_asking, answers_ns, longest_answer, limited_at], [answers]) = (fields.u64s()?, fields.u32s()?);
+        let (limited, [segments, segments_us, segment, _unused]) = (fields.u32s::<3>()?, fields.u32s()?);
         let mut delivered = Transfer { bytes, took: Duration::from_nanos(took) };
         if run_acknowledged >= TRANSFER {
             delivered.more(run_acknowledged, Duration::from_nanos(run_at.saturating_sub(run_began)));
@@ -198,6 +244,16 @@ impl Reader {
                 before: origin == BEFORE,
                 lost,
                 reordered,
+                closed_by: if connected > 0 { closed_by(end, fins) } else { None },
+                answers: Trips {
+                    count: answers.into(),
+                    total: Duration::from_nanos(answers_ns),
+                    longest: Duration::from_nanos(longest_answer),
+                },
+                limits: (connected > 0 && limited_at > 0 && origin != BEFORE)
+                    .then(|| self.limits(limited_at, connected, limited)),
+                delivery: (segments_us > 0)
+                    .then(|| (u64::from(segments) * u64::from(segment), Duration::from_micros(segments_us.into()))),
                 trips,
             })),
             end,
@@ -205,6 +261,14 @@ impl Reader {
             ..Flow::new(id, (app, peer), self.moment(asked)?)
         };
         (kind == KIND_FLOW).then_some((flow, whose))
+    }
+
+    /// What a connection waited for from its handshake until `now`, in nanoseconds of the kernel's clock.
+    fn limits(&self, now: u64, connected: u64, limited: [u32; 3]) -> Limits {
+        let [network, receiver, buffer] = limited.map(|jiffies| self.tick.saturating_mul(jiffies));
+        let all = Duration::from_nanos(now.saturating_sub(connected));
+        let application = all.saturating_sub(network).saturating_sub(receiver).saturating_sub(buffer);
+        Limits { application, network, receiver, buffer }
     }
 
     /// Datagrams between two ends (`struct datagrams`).
@@ -305,6 +369,17 @@ fn end_of(connected: bool, sent: bool, error: u32, fins: u32) -> End {
         TIMED_OUT => End::Silent,
         NETWORK_DOWN | NETWORK_UNREACHABLE | HOST_DOWN | HOST_UNREACHABLE => End::Unreachable,
         _ => End::Failed,
+    }
+}
+
+/// Who ended a connection first, if anybody did.
+fn closed_by(end: End, fins: u32) -> Option<Side> {
+    match end {
+        _ if fins & PEER_FIRST != 0 => Some(Side::Peer),
+        _ if fins & BY_PROGRAM != 0 => Some(Side::Program),
+        End::ResetByPeer => Some(Side::Peer),
+        End::ResetByProgram => Some(Side::Program),
+        _ => None,
     }
 }
 

@@ -21,7 +21,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
 /// How long what programs said last may stand still on its way when the daemon ends.
@@ -141,7 +141,8 @@ impl Measuring {
         let (by, index) = if wish.in_kernel {
             let mut programs = Programs::attach(cgroup::whole_host()?)?;
             programs.see_what_runs()?;
-            cost = Some(programs.cost()?);
+            // Where the kernel does not count, it is not known.
+            cost = programs.cost().ok();
             (By::Kernel(programs), None)
         } else {
             let (device, index) = device::create()?;
@@ -175,6 +176,16 @@ impl Measuring {
         }
         changes.push(Change::Capture(Capture::new(self.wish.to.clone())));
         changes
+    }
+
+    /// Whether programs in the kernel measure.
+    pub fn is_in_kernel(&self) -> bool {
+        self.wish.in_kernel
+    }
+
+    /// Where it writes files for the fleet, if it does.
+    pub fn folder(&self) -> Option<&Path> {
+        self.wish.telemetry.as_ref().map(|wanted| wanted.folder.as_path())
     }
 
     /// Begins, in a thread: to be called in the process that stays.

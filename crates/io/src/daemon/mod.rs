@@ -12,6 +12,7 @@ pub mod measuring;
 pub mod message;
 pub mod readiness;
 pub mod recovery;
+mod rights;
 pub mod starts;
 pub mod windows;
 
@@ -40,6 +41,7 @@ use message::{Answer, Status, Undoing};
 use starts::Starts;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use windows::Windows;
 
 /// Most changes that a status lists.
@@ -170,6 +172,8 @@ pub struct Daemon {
     watch: Watch,
     door: Door,
     lock: Lock,
+    /// Where it writes as long as it runs.
+    folders: [PathBuf; 2],
     clock: Clock,
     problem: Option<String>,
     /// What has ended before its time.
@@ -217,6 +221,7 @@ impl Daemon {
                     watch,
                     door,
                     lock,
+                    folders: [place.state.clone(), place.runtime.clone()],
                     clock,
                     problem: None,
                     lost: None,
@@ -297,6 +302,10 @@ impl Daemon {
             tunnel.listen(&poll, STEERING)?;
         }
         if let Some(measuring) = &mut self.measuring {
+            // A tunnel opens sockets as links come and go.
+            if measuring.is_in_kernel() && self.steering.is_none() {
+                rights::keep_what_is_needed(self.folders.iter().map(PathBuf::as_path).chain(measuring.folder()))?;
+            }
             measuring.start()?;
             poll.add(&*measuring, MEASURING, Interest::HangUp)?;
         }

@@ -2,6 +2,7 @@
 
 use super::board::UNKNOWN;
 use super::{Process, Seen};
+use headstart_core::forward::kernel::Side;
 use headstart_core::forward::{EchoFlow, Flow, Quic, Record, Trips, UdpFlow, meter};
 use headstart_core::time::Duration;
 use serde_json::{Value, json};
@@ -82,6 +83,7 @@ fn connection(flow: &Flow, name: &str, seen: &Seen) -> Value {
         "down_bytes": flow.down.bytes, "accelerated": flow.accelerated.map(|to| to.to_string()),
         "up_packets": flow.up.packets, "down_packets": flow.down.packets,
         "accepted": flow.kernel_stats.as_ref().is_some_and(|stats| stats.accepted),
+        "closed_by": flow.kernel_stats.as_ref().and_then(|stats| stats.closed_by).map(Side::name),
         "before": flow.kernel_stats.as_ref().is_some_and(|stats| stats.before),
     });
     for meter in meter::ALL {

@@ -89,9 +89,10 @@ pub(super) fn run(args: &Wanted<'_>, outputs: Outputs, kernel: Kernel) -> anyhow
     signal::pass_on_to(0).context("handling signals")?;
     watched?;
     let lost = watcher.lost().map_or(0, |lost| lost.iter().sum());
+    let ran = watcher.ran();
     drop((watcher, group));
     let mut measured = measured.borrow_mut();
-    measured.by = By::Kernel { lost };
+    measured.by = By::Kernel { lost, ran };
     let is_whole = report(args, &mut measured, clock.now());
     Ok(match exit::of_child(status) {
         exit::OK if !is_whole => exit::FAILURE,

@@ -19,6 +19,9 @@ function nothingYet() {
   return 'Nothing yet: start a program by “headstart run -- PROGRAM”.';
 }
 
+/** Who has measured: a forwarder that carries packets, or programs in the kernel that watch. */
+const source = (via) => ({ tun: 'forwarder', ebpf: 'kernel (eBPF)' })[via] ?? '–';
+
 class Now {
   name = 'now';
   title = 'Now';
@@ -26,7 +29,7 @@ class Now {
   pace = new Chart('Lookups and connections', [['lookups', '--dns'], ['connections', '--v4'], ['failed', '--bad']], perSecond);
   flow = new Chart('Data of measured programs', [['down', '--v6'], ['up', '--good']], mbit);
   races = new Lanes('Latest connections', [['host', 'minmax(11rem, 2fr)', 'left'], ['program', 'minmax(7rem, 1fr)', 'left'], ['lookups and attempts', 'minmax(12rem, 4fr)', 'left'], ['result', '8rem', 'left'], ['took', '5.5rem'], ['ago', '5rem']], nothingYet());
-  open = new Lanes('Open connections of measured programs', [['peer', 'minmax(13rem, 3fr)', 'left'], ['program', 'minmax(7rem, 1fr)', 'left'], ['open for', '6.5rem'], ['connect', '6.5rem'], ['round trip', '7.5rem'], ['down', '6.5rem'], ['up', '6.5rem'], ['repeated', '7rem']], 'No measurement is running: “sudo headstart run --measure -- PROGRAM” starts one.');
+  open = new Lanes('Open connections of measured programs', [['peer', 'minmax(13rem, 3fr)', 'left'], ['program', 'minmax(7rem, 1fr)', 'left'], ['measured by', '8rem', 'left'], ['open for', '6.5rem'], ['connect', '6.5rem'], ['round trip', '7.5rem'], ['down', '6.5rem'], ['up', '6.5rem'], ['repeated', '7rem']], 'No measurement is running: “sudo headstart run --measure -- PROGRAM” starts one.');
   rates = [0, 1, 2, 3, 4].map(() => new Rate());
 
   element() {
@@ -62,10 +65,10 @@ class Now {
       'Measured, open': measured.length > 0 ? count(open) : '–',
     });
     this.showRaces(sup);
-    const lines = measured.flatMap(([pid, one]) => Object.entries(one.connections).map(([key, line]) => [`${pid} ${key}`, { line, at: one.at_ms }]));
+    const lines = measured.flatMap(([pid, one]) => Object.entries(one.connections).map(([key, line]) => [`${pid} ${key}`, { line, at: one.at_ms, via: one.via }]));
     const shown = lines.slice(0, MOST);
-    this.open.show(shown, ({ line, at }) => [
-      line.peer, line.app, age(at - line.began_ms), ms(line.meters.connect_ms), ms(line.meters.rtt_ms),
+    this.open.show(shown, ({ line, at, via }) => [
+      line.peer, line.app, source(via), age(at - line.began_ms), ms(line.meters.connect_ms), ms(line.meters.rtt_ms),
       bytes(line.down_bytes), bytes(line.up_bytes), count((line.meters.retransmissions ?? 0) + (line.meters.local_retransmissions ?? 0)),
     ], open > shown.length ? `${count(shown.length)} of ${count(open)} open connections: those with the most data. The others are not shown.` : `${count(shown.length)} open`);
   }
@@ -86,7 +89,7 @@ class Programs {
   name = 'programs';
   title = 'Programs';
   ours = new Table('Programs under headstart run', [['program'], ['lookups'], ['median'], ['90 %'], ['connections'], ['median'], ['90 %'], ['handshake, median'], ['failed'], ['launches']], nothingYet());
-  theirs = new Table('Measured programs', [['program'], ['open'], ['connections'], ['failed'], ['lookups'], ['lookup'], ['connect'], ['round trip'], ['down'], ['up'], ['longest gap'], ['repeated']], 'No measurement is running: “sudo headstart run --measure -- PROGRAM” starts one.');
+  theirs = new Table('Measured programs', [['program'], ['measured by', 'left'], ['open'], ['connections'], ['failed'], ['lookups'], ['lookup'], ['connect'], ['round trip'], ['down'], ['up'], ['longest gap'], ['repeated']], 'No measurement is running: “sudo headstart run --measure -- PROGRAM” starts one.');
   saved = new Cards(['Waited for lookups', 'Waited for connections', 'Handshakes took', 'Cache hits', 'Opened ahead, used', 'Opened, not used']);
 
   chosen = h('select', { id: 'of', onchange: () => this.trend.of(this.chosen.value) }, h('option', { value: '' }, 'all programs'));
@@ -130,9 +133,9 @@ class Programs {
       return [name, [name, count(lookup.n), q(lookup, 0.5), q(lookup, 0.9), count(connect.n), q(connect, 0.5), q(connect, 0.9), q(handshake, 0.5), count(failed), sup.programs?.[name]?.launches ?? '–'], connect.n + lookup.n];
     });
     this.ours.show(rows.sort((a, b) => b[2] - a[2]));
-    const apps = Object.entries(all.measurements).flatMap(([pid, one]) => Object.entries(one.apps).map(([name, app]) => [`${pid} ${name}`, name, app]));
-    this.theirs.show(apps.map(([key, name, app]) => [key, [
-      name, count(app.open), count(app.connections), count(app.failed), count(app.lookups), ms(app.lookup_ms), ms(app.meters.connect_ms), ms(app.meters.rtt_ms),
+    const apps = Object.entries(all.measurements).flatMap(([pid, one]) => Object.entries(one.apps).map(([name, app]) => [`${pid} ${name}`, name, app, one.via]));
+    this.theirs.show(apps.map(([key, name, app, via]) => [key, [
+      name, source(via), count(app.open), count(app.connections), count(app.failed), count(app.lookups), ms(app.lookup_ms), ms(app.meters.connect_ms), ms(app.meters.rtt_ms),
       bytes(app.down_bytes), bytes(app.up_bytes), ms(app.meters.longest_down_gap_ms), count((app.meters.retransmissions ?? 0) + (app.meters.local_retransmissions ?? 0)),
     ]]));
   }

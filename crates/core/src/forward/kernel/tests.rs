@@ -6,6 +6,9 @@ use crate::forward::meter::{self, Sources};
 /// What our clock began at.
 const ORIGIN: u64 = 1_000_000_000;
 
+/// The peer has said its end: no record depends on it alone.
+const BY_PEER: u32 = 2;
+
 fn ms(n: u64) -> u64 {
     if n == 0 { 0 } else { ORIGIN + n * 1_000_000 }
 }
@@ -54,14 +57,16 @@ fn flow([syn, connected, ended]: [u64; 3], error: u32, fins: u32) -> Vec<u8> {
     let mut trips = [0; TRIPS];
     // 5000 us lie between 4096 + 0 and 4096 + 1024, and 9000 us between 8192 and 10240.
     (trips[(12 - 4) * 4], trips[(13 - 4) * 4]) = (90, 10);
-    written.u32s(&[5000, 4000, 3, 2, 1, 0, fins, 100]).u32s(&trips);
+    written.u32s(&[5000, 4000, 3, 2, 7, 0, fins, 100]).u32s(&trips);
     written.u64s(&[0, 0]).u32s(&[0, 0, 0, 0]);
+    // Three answers; of the 64 ms from the handshake on, in jiffies of 4 ms: 12, 8 and 4; 20 segments of 1250 bytes in 2 ms.
+    written.u64s(&[0, 90_000_000, 40_000_000, ms(100)]).u32s(&[3, 3, 2, 1, 20, 2000, 1250, 0]);
     assert_eq!(written.0.len(), FLOW);
     written.0
 }
 
 fn read(bytes: &[u8]) -> (Flow, Whose) {
-    Reader::new(ORIGIN).flow(bytes).unwrap()
+    Reader::new(ORIGIN, Duration::from_millis(4)).flow(bytes).unwrap()
 }
 
 #[test]
@@ -91,6 +96,15 @@ fn a_connection_is_read_as_it_was_written_and_has_every_meter_that_the_kernel_fe
         ("retransmissions", 3.0),
         ("lost", 2.0),
         ("rtt_p95_ms", 9.216),
+        ("connect_call_ms", 26.0),
+        ("answer_ms", 30.0),
+        ("longest_answer_ms", 40.0),
+        ("reordered", 7.0),
+        ("limited_app_ms", 40.0),
+        ("limited_cwnd_ms", 12.0),
+        ("limited_rwnd_ms", 8.0),
+        ("limited_sndbuf_ms", 4.0),
+        ("delivery_mbit_s", 100.0),
     ];
     for (name, value) in expected {
         assert!((values[name].unwrap() - value).abs() < 1e-9, "{name}: {values:?}");
@@ -112,9 +126,22 @@ fn an_end_is_what_the_kernel_told_the_program() {
 }
 
 #[test]
+fn who_said_its_end_first_has_closed_it_and_otherwise_who_reset_it() {
+    let closed = |times, error, fins| read(&flow(times, error, fins)).0.kernel_stats.unwrap().closed_by;
+    let there = [11, 36, 100];
+    assert_eq!(closed(there, 0, BY_PROGRAM | BY_PEER), Some(Side::Program));
+    assert_eq!(closed(there, 0, BY_PROGRAM | BY_PEER | PEER_FIRST), Some(Side::Peer));
+    // A reset behind an end does not change who was first.
+    assert_eq!(closed(there, 104, BY_PROGRAM), Some(Side::Program));
+    assert_eq!((closed(there, 104, 0), closed(there, 0, 0)), (Some(Side::Peer), Some(Side::Program)));
+    assert_eq!((closed([11, 36, 0], 0, 0), closed(there, 110, 0)), (None, None), "open, and silent");
+    assert_eq!(closed([11, 0, 100], 111, 0), None, "there was no connection");
+}
+
+#[test]
 fn what_was_accepted_or_there_before_has_no_time_of_connecting() {
     let mut bytes = flow([0, 36, 100], 0, BY_PROGRAM);
-    let at = FLOW - 32 - TRIPS * 4 - 3 * 4;
+    let at = FLOW - 32 - 64 - TRIPS * 4 - 3 * 4;
     let connect = meter::ALL.iter().find(|meter| meter.name == "connect_ms").unwrap();
     for (origin, expected) in [(1u32, (true, false)), (2, (false, true))] {
         bytes[at..at + 4].copy_from_slice(&origin.to_ne_bytes());
@@ -128,7 +155,7 @@ fn what_was_accepted_or_there_before_has_no_time_of_connecting() {
 #[test]
 fn what_is_cut_off_anywhere_is_no_record() {
     let whole = flow([11, 36, 100], 0, 0);
-    let mut reader = Reader::new(ORIGIN);
+    let mut reader = Reader::new(ORIGIN, Duration::from_millis(4));
     assert!(matches!(reader.event(&whole), Some(Event::Record(Record::Flow(_), _))));
     for len in 0..whole.len() {
         assert_eq!(reader.event(&whole[..len]), None, "{len}");
@@ -161,7 +188,7 @@ fn exchange() -> (Vec<u8>, Vec<u8>) {
 #[test]
 fn a_lookup_is_a_question_and_its_answer_over_the_same_socket() {
     let (query, answer) = exchange();
-    let mut reader = Reader::new(ORIGIN);
+    let mut reader = Reader::new(ORIGIN, Duration::from_millis(4));
     assert_eq!(reader.event(&message(5, 0, 4, &answer)), Some(Event::Nothing), "no program has asked");
     assert_eq!(reader.event(&message(5, 1, 5, &query)), Some(Event::Nothing));
     let Some(Event::Answered(exchanges, whose)) = reader.event(&message(5, 0, 25, &answer)) else { panic!() };
@@ -179,7 +206,7 @@ fn lookups_over_a_stream_are_told_when_the_last_byte_of_their_answer_has_come() 
     let mut answers = framed(&answer);
     let len = answers.len();
     answers.extend(framed(&[&second[2..4], &answer[2..]].concat()));
-    let mut reader = Reader::new(ORIGIN);
+    let mut reader = Reader::new(ORIGIN, Duration::from_millis(4));
     let asked = [first.as_slice(), &second].concat();
     assert_eq!(reader.event(&segment(5, 1, 5, [2, 100], &asked[..2])), Some(Event::Nothing), "a length alone");
     let rest = asked.len() as u32 - 2;
@@ -198,7 +225,7 @@ fn lookups_over_a_stream_are_told_when_the_last_byte_of_their_answer_has_come() 
 #[test]
 fn of_too_many_sockets_those_that_asked_longest_ago_are_forgotten_whatever_their_numbers() {
     let (query, answer) = exchange();
-    let mut reader = Reader::new(ORIGIN);
+    let mut reader = Reader::new(ORIGIN, Duration::from_millis(4));
     // Sockets of one processor have larger numbers than those that others make later.
     for socket in 0..3 * MOST_SOCKETS as u64 {
         reader.event(&message(1_000_000 - socket, 1, 30 + socket, &query)).unwrap();
@@ -220,7 +247,7 @@ fn datagrams_are_read_and_quic_among_them() {
         written.u64s(&[0, 3, 90_000_000, 40_000_000]).u32s(&[1, 1]);
         written.0.extend([0xc0, 0, 0, 0, 1, 0, 4, 9, 9, 9, 9]);
         written.0.resize(DATAGRAMS, 0);
-        Reader::new(ORIGIN).datagrams(&written.0).unwrap().0
+        Reader::new(ORIGIN, Duration::from_millis(4)).datagrams(&written.0).unwrap().0
     };
     let flow = datagrams(1200);
     let quic = flow.quic.clone().unwrap();
@@ -234,7 +261,7 @@ fn peers_and_closed_sockets_are_told_apart() {
     let event = |kind| {
         let mut written = Written::default();
         written.u32s(&[kind, 0]).u64s(&[5, 1, 2, 3]);
-        Reader::new(ORIGIN).event(&written.0)
+        Reader::new(ORIGIN, Duration::from_millis(4)).event(&written.0)
     };
     let Some(Event::Peer { socket: 5, key }) = event(KIND_PEER) else { panic!("no peer") };
     assert_eq!(key[8], 1);

@@ -15,3 +15,15 @@ pub(super) const ENTRY: Entry = Entry {
         Some(ms(flow.handshake.unwrap_or_else(|| connected.since(flow.asked))))
     },
 };
+
+pub(super) const CALL: Entry = Entry {
+    name: "connect_call_ms",
+    unit: "ms",
+    what: "Time from the call of connect(2) until the peer was connected, lost SYNs included; a call that does not wait returns \
+           earlier (`--via ebpf`)",
+    sources: Sources::Kernel,
+    read: |flow| {
+        let stats = flow.kernel_stats.as_ref().filter(|stats| !stats.accepted && !stats.before);
+        stats.and(flow.connected).map(|connected| ms(connected.since(flow.asked)))
+    },
+};

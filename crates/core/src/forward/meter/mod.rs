@@ -2,8 +2,10 @@
 //!
 //! Summaries, JSON lines and live views read [`ALL`]; none lists meters itself.
 
+mod answer;
 mod connect;
 mod gap;
+mod limits;
 mod request;
 mod retransmissions;
 mod round_trips;
@@ -42,11 +44,14 @@ pub enum Sources {
 /// Every meter.
 pub const ALL: &[Entry] = &[
     connect::ENTRY,
+    connect::CALL,
     rtt::ENTRY,
     rtt::LEAST,
     round_trips::P95,
     request::ENTRY,
     request::LONGEST,
+    answer::ENTRY,
+    answer::LONGEST,
     tls::ENTRY,
     throughput::UP,
     throughput::BUSY,
@@ -58,6 +63,12 @@ pub const ALL: &[Entry] = &[
     retransmissions::ENTRY,
     retransmissions::HERE,
     round_trips::LOST,
+    round_trips::REORDERED,
+    limits::APP,
+    limits::CWND,
+    limits::RWND,
+    limits::SNDBUF,
+    limits::DELIVERY,
 ];
 
 /// A number that a UDP flow has.

@@ -11,6 +11,14 @@ pub(super) const P95: Entry = Entry {
     read: |flow| flow.kernel_stats.as_ref()?.round_trip(0.95).map(ms),
 };
 
+pub(super) const REORDERED: Entry = Entry {
+    name: "reordered",
+    unit: "",
+    what: "How often segments to the peer arrived in another order than they were sent in (`--via ebpf`)",
+    sources: Sources::Kernel,
+    read: |flow| flow.kernel_stats.as_ref().map(|stats| f64::from(stats.reordered)),
+};
+
 pub(super) const LOST: Entry = Entry {
     name: "lost",
     unit: "",

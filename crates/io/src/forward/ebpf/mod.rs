@@ -5,11 +5,13 @@
 //! SIGKILL, closes its descriptors, and with them everything is detached and forgotten by the kernel. Others that are attached to
 //! the same control group stay: they and ours are attached by links of their own.
 
+mod lacking;
 mod programs;
 #[cfg(test)]
 mod tests;
 mod watcher;
 
+pub use lacking::lacking;
 pub use programs::{Cost, KernelError, Programs, Ran};
 pub(crate) use programs::{failed, missing};
 pub use watcher::Watcher;

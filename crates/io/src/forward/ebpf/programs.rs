@@ -42,12 +42,14 @@ impl KernelError {
         // The innermost reason is the kernel's. The rest of the verifier's output is long, and meant for authors of such programs.
         let mut innermost = source;
         let mut denied = false;
-        let mut refused = false;
+        let mut refused = None;
         loop {
             let kind = innermost.downcast_ref::<io::Error>().map(io::Error::kind);
             denied |= kind == Some(io::ErrorKind::PermissionDenied);
             // The kernel has looked at it and calls a fault of the program's the same as a right that is missing.
-            refused |= matches!(innermost.downcast_ref(), Some(ProgramError::LoadError { verifier_log, .. }) if !verifier_log.to_string().is_empty());
+            if let Some(ProgramError::LoadError { verifier_log, .. }) = innermost.downcast_ref() {
+                refused = refusal(&verifier_log.to_string());
+            }
             match innermost.source() {
                 Some(source) => innermost = source,
                 None => break,
@@ -55,10 +57,10 @@ impl KernelError {
         }
         let why = innermost.to_string();
         let mut why = why.lines().next().unwrap_or_default().to_owned();
-        if refused {
-            why.insert_str(0, "the kernel's verifier refuses it: ");
+        if let Some(refusal) = &refused {
+            why = format!("the kernel's verifier refuses it: {refusal} ({why})");
         }
-        Self { what: what.into(), why, denied: denied && !refused }
+        Self { what: what.into(), why, denied: denied && refused.is_none() }
     }
 
     /// What this process itself could not do.
@@ -70,6 +72,15 @@ impl KernelError {
     pub fn is_not_permitted(&self) -> bool {
         self.denied
     }
+}
+
+/// Why the verifier refuses a program: the last line of its output, behind which are only its own figures. None if it has said nothing:
+/// then it has not looked.
+fn refusal(log: &str) -> Option<String> {
+    let lines = log.lines().map(|line| line.trim_matches(['\0', ' ']));
+    let figures = ["processed ", "verification time ", "stack depth "];
+    let is_said = |line: &&str| !line.is_empty() && !figures.iter().any(|figure| line.starts_with(figure));
+    lines.filter(is_said).last().map(str::to_owned)
 }
 
 /// What is done with an error of the loader.
@@ -140,8 +151,15 @@ impl Programs {
         Ok(())
     }
 
-    /// What counts how long the programs have run, as long as it is kept.
+    /// What counts how long the programs have run, as long as it is kept. An error where the kernel does not count: that is not zero.
     pub fn cost(&self) -> Result<Cost, KernelError> {
+        if self.counted.is_none() {
+            return Err(KernelError {
+                what: "the cost of programs".to_owned(),
+                why: "the kernel does not count it".to_owned(),
+                denied: false,
+            });
+        }
         let own = |(name, program): (&str, &Program)| {
             let fd = program.fd().map_err(failed(name))?;
             fd.as_fd().try_clone_to_owned().map_err(|e| KernelError::io(name, &e))
@@ -230,5 +248,17 @@ fn attach(program: &mut Program, group: impl AsFd) -> Result<(), ProgramError> {
         Program::SockOps(program) => program.attach(group, mode).map(drop),
         // Read when it is wanted, and attached to nothing.
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_the_verifiers_last_word_and_not_its_figures() {
+        let log = "0: R1=ctx(off=0,imm=0)\n12: (61) r2 = *(u32 *)(r1 +4)\nR1 invalid mem access 'scalar'\nverification time 9 usec\nstack depth 184\nprocessed 13 insns (limit 1000000)\n\0";
+        assert_eq!(refusal(log).as_deref(), Some("R1 invalid mem access 'scalar'"));
+        assert_eq!((refusal(""), refusal("processed 0 insns\n")), (None, None));
     }
 }

@@ -9,6 +9,7 @@ use crate::forward::worker::Seen;
 use crate::sys::bpf::{HOOKS, attached};
 use crate::sys::netlink::{LOOPBACK, Netlink};
 use crate::sys::netns::NetNs;
+use headstart_core::forward::kernel::Side;
 use headstart_core::forward::{End, Flow, Record, UdpFlow};
 use headstart_core::time::Duration;
 use std::cell::RefCell;
@@ -131,6 +132,93 @@ fn a_connection_is_told_with_its_owner_its_times_and_its_bytes_over_both_familie
         assert!(flow.requests.count > 0 && flow.kernel_stats.as_ref().unwrap().round_trip(0.95).is_some(), "{flow:#?}");
         assert!(flow.app.ip().is_loopback() && flow.app.port() > 0);
     }
+}
+
+#[test]
+fn an_answer_takes_what_the_peers_program_thinks_and_an_acknowledgement_does_not() {
+    let Some((stage, programs)) = Stage::new() else { return };
+    let thought = Duration::from_millis(300);
+    let to = stage.listen("127.0.0.1:0", |mut stream| {
+        let mut bytes = [0; 100];
+        for _ in 0..2 {
+            if stream.read_exact(&mut bytes).is_ok() {
+                Clock::new().sleep(Duration::from_millis(300));
+                // In two pieces: the second is no answer.
+                let _ = stream.write_all(&[7; 100]);
+                Clock::new().sleep(Duration::from_millis(20));
+                let _ = stream.write_all(&[7; 100]);
+            }
+        }
+        let _ = stream.read(&mut bytes);
+    });
+    let ask = "head -c 100 /dev/zero >&3; head -c 200 <&3 >/dev/null;";
+    let script = format!("exec 3<>/dev/tcp/127.0.0.1/{}; {ask} {ask} exec 3>&-", to.port());
+    let (seen, ..) = stage.run(programs, &script);
+    let told = flows(&seen);
+    let [flow] = told.as_slice() else { panic!("{seen:#?}") };
+    let stats = flow.kernel_stats.as_ref().unwrap();
+    assert_eq!((stats.answers.count, flow.requests.count), (2, 2), "{flow:#?}");
+    assert!(stats.answers.total >= 2 * thought && stats.answers.longest >= thought, "{stats:?}");
+    assert!(flow.requests.total < stats.answers.total, "acknowledged at once: {flow:#?}");
+    // While the peer thought, nothing was on its way.
+    let limits = stats.limits.unwrap();
+    assert!(limits.application >= 2 * thought - Duration::from_millis(50), "{limits:?}");
+}
+
+#[test]
+fn who_was_first_to_end_a_connection_is_told_of_ends_and_of_resets() {
+    let Some((stage, programs)) = Stage::new() else { return };
+    let ours = stage.listen("127.0.0.1:0", |mut stream| _ = stream.read(&mut [0]));
+    // Whoever hears a byte ends it, or has it reset: what was not read makes a reset of an end.
+    let theirs = stage.listen("127.0.0.1:0", |mut stream| _ = stream.read(&mut [0]));
+    let resets = stage.listen("127.0.0.1:0", |stream| {
+        let mut first = [0];
+        while stream.peek(&mut first).is_ok_and(|len| len == 0) {}
+    });
+    let script = format!(
+        "exec 3<>/dev/tcp/127.0.0.1/{}; exec 3>&-; \
+         exec 3<>/dev/tcp/127.0.0.1/{}; printf x >&3; head -c 1 <&3; exec 3>&-; \
+         exec 3<>/dev/tcp/127.0.0.1/{}; printf x >&3; head -c 1 <&3; exec 3>&-; true",
+        ours.port(),
+        theirs.port(),
+        resets.port()
+    );
+    let (seen, ..) = stage.run(programs, &script);
+    let closed = |flow: &&Flow| (flow.end, flow.kernel_stats.as_ref().unwrap().closed_by);
+    assert_eq!(
+        flows(&seen).iter().map(closed).collect::<Vec<_>>(),
+        [(End::Finished, Some(Side::Program)), (End::Finished, Some(Side::Peer)), (End::ResetByPeer, Some(Side::Peer)),],
+        "{seen:#?}"
+    );
+}
+
+#[test]
+fn a_peer_that_does_not_read_limits_and_what_waited_adds_up_to_the_whole_time() {
+    let Some((stage, programs)) = Stage::new() else { return };
+    let to = stage.listen("127.0.0.1:0", |mut stream| {
+        // Soon full, however slow the machine is.
+        rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 64 * 1024).unwrap();
+        Clock::new().sleep(Duration::from_millis(800));
+        let _ = stream.read_exact(&mut vec![0; 10_000_000]);
+        let _ = stream.write_all(b"x");
+    });
+    let script = format!(
+        "exec 3<>/dev/tcp/127.0.0.1/{}; head -c 10000000 /dev/zero >&3; head -c 1 <&3 >/dev/null; exec 3>&-",
+        to.port()
+    );
+    let (seen, ..) = stage.run(programs, &script);
+    let told = flows(&seen);
+    let [flow] = told.as_slice() else { panic!("{seen:#?}") };
+    let stats = flow.kernel_stats.as_ref().unwrap();
+    let limits = stats.limits.unwrap();
+    assert!(limits.receiver >= Duration::from_millis(400), "{limits:?}");
+    assert!(limits.receiver > limits.application + limits.network + limits.buffer, "{limits:?}");
+    let all = limits.application + limits.network + limits.receiver + limits.buffer;
+    let lasted = flow.ended.unwrap().since(flow.connected.unwrap());
+    // The kernel counts in jiffies, ten milliseconds long at most.
+    let off = if all > lasted { all - lasted } else { lasted - all };
+    assert!(off <= Duration::from_millis(40), "{all:?} of {lasted:?}");
+    assert!(stats.delivery.is_some_and(|(bytes, took)| bytes > 0 && took > Duration::ZERO), "{stats:?}");
 }
 
 #[test]

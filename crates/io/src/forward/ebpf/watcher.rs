@@ -1,6 +1,6 @@
 //! Reads what the programs tell, on a thread that sleeps while nothing ends and no question comes.
 
-use super::programs::{Cost, KernelError, Pairs, Programs};
+use super::programs::{Cost, KernelError, Pairs, Programs, Ran};
 use crate::cgroup::Belongings;
 use crate::clock::Clock;
 use crate::driver::{self, Ears, Host};
@@ -14,7 +14,7 @@ use headstart_core::forward::kernel::{Event, FLOW, PAIR, Reader, Whose};
 use headstart_core::forward::{Flow, Record, UdpFlow};
 use headstart_core::machine::{Deadline, Wakeups};
 use headstart_core::time::{Duration, Instant};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::{ClockId, clock_getres, clock_gettime};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -62,6 +62,8 @@ impl Watcher {
         poll.add(&ring, RING, Interest::Read).map_err(|e| KernelError::io("listening to the ring", &e))?;
         let time = clock_gettime(ClockId::Monotonic);
         let kernel = Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0));
+        // The coarse clock moves once a jiffy.
+        let tick = Duration::from_nanos(u64::try_from(clock_getres(ClockId::MonotonicCoarse).tv_nsec).unwrap_or(0));
         let age = clock.now().since(Instant::ZERO);
         let origin = u64::try_from(kernel.saturating_sub(age).as_nanos()).unwrap_or(0);
         Ok(Self {
@@ -71,7 +73,7 @@ impl Watcher {
             pairs,
             peers: BTreeMap::new(),
             paired: 0,
-            reader: Reader::new(origin),
+            reader: Reader::new(origin, tick),
             groups: RefCell::default(),
             clock,
             poll,
@@ -100,6 +102,11 @@ impl Watcher {
     /// Records that the ring had no room for, and pairs of ends that the table had none for.
     pub fn lost(&self) -> Result<[u64; 2], KernelError> {
         self.programs.lost()
+    }
+
+    /// How often the programs have run so far, and for how long; none where the kernel does not count it.
+    pub fn ran(&self) -> Option<Ran> {
+        self.cost.as_ref().map(Cost::read)
     }
 
     /// Takes what is in the ring.
@@ -193,7 +200,7 @@ impl Watcher {
             let lost = self.lost().map_or(0, |lost| lost.iter().sum());
             let board = tallies.board(lines, udp);
             let (at_ms, wakeups) = (now.as_millis_f64(), self.wakeups.named());
-            let ran = self.cost.as_ref().map(Cost::read);
+            let ran = self.ran();
             Board { at_ms, lost, ran, wakeups, via: "ebpf".into(), ..board }
         });
     }

@@ -105,7 +105,7 @@ pub fn paced(to: SocketAddr, up: bool, millis: u64) -> io::Result<Value> {
     let bytes = if up { give(&mut stream, &clock, until)? } else { take(&mut stream, &clock, until)? };
     let (took, last) = (clock.now().since(start).as_secs_f64(), of_parent()?);
     let percent = last.ran.saturating_sub(first.ran) as f64 / 1e9 / took * 100.0;
-    Ok(json!({ "percent": percent, "mbit_s": bytes as f64 * 8.0 / 1e6 / took }))
+    Ok(json!({ "percent": percent, "took_s": took, "mbit_s": bytes as f64 * 8.0 / 1e6 / took }))
 }
 
 /// Writes pieces, each at its time, or as soon as the one before is gone.

@@ -3,11 +3,12 @@
 //! independent capture.
 
 mod capture;
+mod handshakes;
 mod owners;
 mod rate;
 mod rtt;
 
-use super::arm::{self, OURS, Stage};
+use super::arm::{self, EBPF, OURS, Stage};
 use crate::experiment::{Context, Entry, Outcome, Speeds};
 use crate::program::Folder;
 use anyhow::Context as _;
@@ -22,7 +23,15 @@ pub const ENTRY: Entry = Entry {
     name: "measure-truth",
     shows: "Connections, even short ones, are attributed to the right program; round trips and rates match an independent capture",
     claims: &[],
-    conditions: &["one-after-the-other", "threads", "short-lived", "short-lived-together", "round-trips", "rates"],
+    conditions: &[
+        "one-after-the-other",
+        "threads",
+        "short-lived",
+        "short-lived-together",
+        "round-trips",
+        handshakes::CONDITION,
+        "rates",
+    ],
     speeds: Speeds::Namespaces,
     run,
 };
@@ -35,6 +44,9 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         owners::run(cx, &mut outcome, arm, &folder.path().join("flows"))?;
         if cx.wants(rtt::CONDITION) && !cx.progress.stop() {
             rtt::run(cx, &mut outcome, arm, folder.path())?;
+        }
+        if arm == EBPF && cx.wants(handshakes::CONDITION) && !cx.progress.stop() {
+            handshakes::run(cx, &mut outcome, arm, folder.path())?;
         }
         if cx.wants(rate::CONDITION) && !cx.progress.stop() {
             rate::run(cx, &mut outcome, arm, folder.path())?;
