@@ -10,6 +10,7 @@ mod campaigns;
 mod ci;
 mod claims;
 mod conformance;
+mod differential;
 mod docs;
 mod fuzz;
 mod harden;
@@ -99,6 +100,14 @@ const ALL: &[Chore] = &[
         arguments: "[python] [go] [h2spec] [--via NAME] [--release]",
         summary: "CPython's and Go's own tests of sockets, bare and under `headstart run`; h2spec against `headstart serve`",
         run: conformance::run,
+    },
+    Chore {
+        group: Group::Long,
+        name: "differential",
+        arguments: "[--quick] [--arm NAME] [--program FILE]",
+        summary: "some hundred things that programs do with sockets, bare and under each way of measuring and hooking in: differences \
+                  must be named exceptions, and those must differ; writes docs/results/differential.md, unless --quick or --arm",
+        run: differential::run,
     },
     Chore {
         group: Group::Long,
