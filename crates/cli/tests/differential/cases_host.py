@@ -4,10 +4,10 @@ import os, socket, struct, tempfile, threading, time
 from client import case, named, tried
 
 
-def asked(c, ip, peer, kind=socket.SOCK_STREAM):
+def asked(c, ip, port, kind=socket.SOCK_STREAM):
     one = socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET, kind)
     one.settimeout(3)
-    ended = tried(one.connect, (ip, peer.port))
+    ended = tried(one.connect, (ip, port))
     return ended or (tried(one.send, b"ask"), tried(one.recv, 10), one.getpeername()[0], one.getsockname()[0])
 
 
@@ -41,27 +41,47 @@ def own_datagrams_on_an_own_address(c):
 
 @case(quick=True)
 def service_of_the_host_on_loopback(c):
-    return asked(c, c.loopback, c.peer("echoes", at="host", ip=c.loopback))
+    return asked(c, c.loopback, 7)
 
 
 @case(quick=True)
 def service_of_the_host_on_its_address(c):
-    return asked(c, c.own, c.peer("echoes", at="host", ip=c.own))
-
-
-@case(quick=True)
-def service_of_the_host_everywhere(c):
-    return asked(c, c.loopback, c.peer("echoes", at="host")), asked(c, c.own, c.peer("echoes", at="host"))
+    return asked(c, c.own, 17)
 
 
 @case(quick=True)
 def datagrams_of_the_host_on_loopback(c):
-    return asked(c, c.loopback, c.peer("echoes_datagrams", at="host", ip=c.loopback), socket.SOCK_DGRAM)
+    return asked(c, c.loopback, 7, socket.SOCK_DGRAM)
 
 
 @case(quick=True)
 def datagrams_of_the_host_on_its_address(c):
-    return asked(c, c.own, c.peer("echoes_datagrams", at="host", ip=c.own), socket.SOCK_DGRAM)
+    return asked(c, c.own, 17, socket.SOCK_DGRAM)
+
+
+@case(quick=True)
+def later_service_of_the_host_on_loopback(c):
+    return asked(c, c.loopback, c.peer("echoes", at="host", ip=c.loopback).port)
+
+
+@case(quick=True)
+def later_service_of_the_host_on_its_address(c):
+    return asked(c, c.own, c.peer("echoes", at="host", ip=c.own).port)
+
+
+@case(quick=True)
+def later_service_of_the_host_everywhere(c):
+    return asked(c, c.loopback, c.peer("echoes", at="host").port), asked(c, c.own, c.peer("echoes", at="host").port)
+
+
+@case(quick=True)
+def later_datagrams_of_the_host_on_loopback(c):
+    return asked(c, c.loopback, c.peer("echoes_datagrams", at="host", ip=c.loopback).port, socket.SOCK_DGRAM)
+
+
+@case(quick=True)
+def later_datagrams_of_the_host_on_its_address(c):
+    return asked(c, c.own, c.peer("echoes_datagrams", at="host", ip=c.own).port, socket.SOCK_DGRAM)
 
 
 @case(quick=True)

@@ -1,7 +1,7 @@
 """Cases: pings, routers' answers, and protocols without ports."""
 
-import os, socket, struct
-from client import case, tried
+import os, socket, struct, time
+from client import case, known, tried
 from cases_udp import error_queue
 
 
@@ -32,7 +32,8 @@ def pinger(c, raw=False, timeout=3):
 
 def answer(c, one, raw=False):
     """Type, code and length of what comes, and of whom; a raw socket hears what is others', too."""
-    while True:
+    end = time.monotonic() + one.gettimeout()
+    while time.monotonic() < end:
         got = tried(one.recvfrom, 70000)
         if isinstance(got, str):
             return got
@@ -42,6 +43,7 @@ def answer(c, one, raw=False):
         at = 4 if data[0] in (0, 14, 129) else 8 + (40 if c.v6 else 20) + 4
         if not raw or data[0] not in (8, 13, 128) and data[at:at + 2] == own():
             return f"type {data[0]} code {data[1]}, {len(data)} bytes of {sender[0]}"
+    return "timed out"
 
 
 def ping(c, ip, payload=b"ping", raw=False, hops=None, whole=False, timeout=3):
@@ -231,9 +233,9 @@ def another_protocol(c):
 def header_of_its_own(c):
     """A raw UDP packet with the program's own IP header."""
     peer, one = c.peer("describes_datagrams"), socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
-    udp = struct.pack(">HHHH", 45731, peer.port, 8 + 5, 0) + b"craft"
+    udp = struct.pack(">HHHH", 15731, peer.port, 8 + 5, 0) + b"craft"
     head = struct.pack(">BBHHHBBH4s4s", 0x45, 0x28, 0, 0, 0, 55, 17, 0, socket.inet_aton(c.own), socket.inet_aton(c.peer_ip))
-    return one.sendto(head + udp, (c.peer_ip, 0)), peer.heard()
+    return one.sendto(head + udp, (c.peer_ip, 0)), known(peer.heard(), 15731)
 
 
 @case("4", quick=True)

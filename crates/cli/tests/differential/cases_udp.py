@@ -1,7 +1,7 @@
 """Cases: datagrams."""
 
 import ctypes, errno, select, socket, struct, time
-from client import Clock, case, named, tried, until, wait_for
+from client import Clock, case, known, named, tried, until, wait_for
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -216,7 +216,7 @@ def neighbour_that_is_not_there_for_datagrams(c):
 def marks_of_datagrams(c):
     peer, one = c.peer("describes_datagrams", times=4), c.udp()
     address, (tos, ttl) = (c.peer_ip, peer.port), (67, 16) if c.v6 else (1, 2)
-    one.bind((c.any, 45711 + c.v6))
+    one.bind((c.any, 15711 + c.v6))
     one.sendto(b"plain", address)
     one.recv(10)
     one.sendmsg([b"both"], [(c.level, tos if c.v6 else 1, struct.pack("i", 0x28)), (c.level, 52 if c.v6 else 2, struct.pack("i", 44))], 0, address)
@@ -226,7 +226,7 @@ def marks_of_datagrams(c):
     one.recv(10)
     one.setsockopt(c.level, ttl, 33)
     one.sendto(b"few hops", address)
-    return peer.heard()
+    return known(peer.heard(), 15711 + c.v6)
 
 
 @case(quick=True)
@@ -255,19 +255,19 @@ def where_answers_arrive(c):
 def from_an_address_for_one_datagram(c):
     """IP_PKTINFO of sendmsg."""
     peer, one = c.peer("describes_datagrams"), c.udp()
-    one.bind((c.any, 45713 + c.v6))
+    one.bind((c.any, 15713 + c.v6))
     packed = socket.inet_pton(c.family, c.second)
     value = packed + struct.pack("i", 0) if c.v6 else struct.pack("i4s4s", 0, packed, bytes(4))
     sent = tried(lambda: one.sendmsg([b"x"], [(c.level, 50 if c.v6 else 8, value)], 0, (c.peer_ip, peer.port)))
-    return sent, peer.heard()
+    return sent, known(peer.heard(), 15713 + c.v6)
 
 
 @case(quick=True)
 def datagrams_from_a_port_of_its_own(c):
     peer, one = c.peer("describes_datagrams"), c.udp()
-    one.bind((c.any, 45715 + c.v6))
+    one.bind((c.any, 15715 + c.v6))
     one.sendto(b"x", (c.peer_ip, peer.port))
-    return peer.heard()
+    return known(peer.heard(), 15715 + c.v6)
 
 
 @case(quick=True)
@@ -275,7 +275,7 @@ def datagrams_from_a_privileged_port(c):
     peer, one = c.peer("describes_datagrams"), c.udp()
     one.bind((c.any, 877 + c.v6))
     one.sendto(b"x", (c.peer_ip, peer.port))
-    return peer.heard()
+    return known(peer.heard(), 877 + c.v6)
 
 
 @case(quick=True)
@@ -290,9 +290,9 @@ def datagrams_from_a_port_that_the_kernel_chose(c):
 @case(quick=True)
 def datagrams_from_another_address(c):
     peer, one = c.peer("describes_datagrams"), c.udp()
-    one.bind((c.second, 45717 + c.v6))
+    one.bind((c.second, 15717 + c.v6))
     one.sendto(b"x", (c.peer_ip, peer.port))
-    return peer.heard()
+    return known(peer.heard(), 15717 + c.v6)
 
 
 def answers(c, connected):
@@ -423,8 +423,8 @@ def mapped_datagram(c):
 @case(quick=True)
 def datagram_to_a_group_reaches_the_link(c):
     group = "ff02::4242" if c.v6 else "239.42.42.42"
-    peer, one = c.peer("hears_group", at="router", group=group, port=45719 + c.v6), c.udp()
-    sent = tried(one.sendto, b"all of you", (group, 45719 + c.v6, 0, index_of_way(c)) if c.v6 else (group, 45719))
+    peer, one = c.peer("hears_group", at="router", group=group, port=15719 + c.v6), c.udp()
+    sent = tried(one.sendto, b"all of you", (group, 15719 + c.v6, 0, index_of_way(c)) if c.v6 else (group, 15719))
     return sent, peer.heard()
 
 
@@ -438,16 +438,16 @@ def index_of_way(c):
 
 @case("4", quick=True)
 def datagram_to_all_reaches_the_link(c):
-    peer, one = c.peer("hears_group", at="router", port=45723), c.udp()
-    denied = tried(one.sendto, b"all", ("255.255.255.255", 45723))
+    peer, one = c.peer("hears_group", at="router", port=15723), c.udp()
+    denied = tried(one.sendto, b"all", ("255.255.255.255", 15723))
     one.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-    return denied, tried(one.sendto, b"all", ("198.18.0.255", 45723)), peer.heard()
+    return denied, tried(one.sendto, b"all", ("198.18.0.255", 15723)), peer.heard()
 
 
 @case(quick=True)
 def group_on_this_host(c):
     """A member of a group hears its own host."""
-    group, port = ("ff02::4243", 45725) if c.v6 else ("239.42.42.43", 45726)
+    group, port = ("ff02::4243", 15725) if c.v6 else ("239.42.42.43", 15726)
     one = c.udp(2)
     one.bind((c.any, port))
     index = index_of_way(c)

@@ -4,7 +4,7 @@ client.py FOLDER [--quick] [--list] [CASE ...]: FOLDER has the sockets of peer.p
 chosen ports, nothing that two runs would tell differently. Each case is a process of its own, some at a time.
 """
 
-import errno, json, os, select, signal, socket, sys, time
+import errno, json, os, re, select, signal, socket, sys, time
 
 AT_A_TIME = 6
 # A case that takes longer hangs, and says so.
@@ -139,6 +139,11 @@ def wait_for(stream, events, timeout=5):
     return bits(found[0][1]) if found else "none"
 
 
+def known(words, *ports):
+    """A peer's words, in which only these ports have numbers."""
+    return re.sub(r"(?<=[0-9a-f] )\d{2,5}(?=[,;]|$)", lambda port: port[0] if int(port[0]) in ports else "another port", words)
+
+
 def until(wanted, timeout=5):
     """Waits for what can only be looked at."""
     end = time.monotonic() + timeout
@@ -181,7 +186,7 @@ def finish(child, out):
 
 
 def main():
-    import cases_endings, cases_host, cases_icmp, cases_open, cases_options, cases_stream, cases_udp  # noqa: F401
+    import cases_endings, cases_host, cases_icmp, cases_open, cases_options, cases_programs, cases_raw, cases_stream, cases_udp  # noqa: F401
     folder, *words = sys.argv[1:]
     names = [word for word in words if not word.startswith("--")]
     wanted = [one for one in CASES.values() if (not names or one.name in names) and (one.quick or "--quick" not in words)]

@@ -446,6 +446,83 @@ def abstract(a):
         return "nobody called"
 
 
+def free_port(a):
+    with socket.socket(a.family) as one:
+        one.bind((a.any, 0))
+        return one.getsockname()[1]
+
+
+def beside(a, port, *words, listens=True):
+    """A program for as long as the client wants it."""
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    # Until it listens: tried by a bind that fails.
+    end = time.monotonic() + 10
+    while process.poll() is None and time.monotonic() < end:
+        with socket.socket(a.family) as one:
+            try:
+                one.bind((a.any, port))
+            except OSError:
+                break
+        time.sleep(0.05)
+    a.say(port=port)
+    a.go()
+    process.terminate()
+    process.wait()
+    return ""
+
+
+def iperf(a):
+    port = free_port(a)
+    return beside(a, port, "iperf3", "--server", "--port", str(port))
+
+
+def web(a):
+    """Says the same to every request."""
+    body = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"
+    listener = a.listener()
+    a.say(port=listener.getsockname()[1])
+    stream, _ = listener.accept()
+    stream.settimeout(5)
+    stream.recv(4096)
+    stream.sendall(body)
+    stream.close()
+    a.go()
+    return ""
+
+
+def secure_shell(a):
+    folder, port = a.want["folder"], free_port(a)
+    os.makedirs("/run/sshd", exist_ok=True)
+    words = ["sshd", "-D", "-f", "/dev/null", "-p", str(port), "-h", f"{folder}/host"]
+    for option in [f"AuthorizedKeysFile={folder}/user.pub", "StrictModes=no", "UsePAM=no", "PidFile=none", "PermitRootLogin=yes"]:
+        words += ["-o", option]
+    import shutil
+    return beside(a, port, shutil.which("sshd"), *words[1:])
+
+
+def stand():
+    """Services of the host that are there before any program: echoes on ports 7 of loopback, and 17 of its own addresses."""
+    for port, ips in [(7, ["127.0.0.1", "::1"]), (17, ["198.18.0.2", "2001:db8:18::2"])]:
+        for ip in ips:
+            family = socket.AF_INET6 if ":" in ip else socket.AF_INET
+            listener, one = socket.create_server((ip, port), family=family), socket.socket(family, socket.SOCK_DGRAM)
+            one.bind((ip, port))
+
+            def streams(listener=listener):
+                while True:
+                    stream, _ = listener.accept()
+                    with stream:
+                        stream.sendall(stream.recv(100))
+
+            def datagrams(one=one):
+                while True:
+                    data, caller = one.recvfrom(65535)
+                    one.sendto(data, caller)
+
+            for serve in [streams, datagrams]:
+                threading.Thread(target=serve, daemon=True).start()
+
+
 def answer_of(query, addresses):
     """The answer of a resolver that knows one host, and a name that never is answered."""
     at, labels = 12, []
@@ -515,6 +592,7 @@ def main():
     # The resolvers: on the host's loopback and beyond the router.
     if path.endswith("/host"):
         resolve("127.0.0.53")
+        stand()
     if path.endswith("/peer"):
         resolve("198.19.0.2")
     listener = socket.socket(socket.AF_UNIX)
