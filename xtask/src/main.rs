@@ -137,7 +137,7 @@ const ALL: &[Chore] = &[
         group: Group::Long,
         name: "harden",
         arguments: "[--minutes N]",
-        summary: "the daemon killed at every step, every check for signs of the forwarder, the hostile peers, a million worlds of \
+        summary: "the daemon killed at every step, every check and case for signs of the forwarder, the hostile peers, a million worlds of \
                   the law, the packages made twice and tried, the campaigns, then the soak, for 30 minutes or N",
         run: harden::run,
     },

@@ -45,20 +45,31 @@ impl Exceptions {
         })
     }
 
-    /// The number, from 1, of the exception that names this.
+    /// The exception that names this.
+    fn naming(&self, arm: &str, case: &str) -> Option<&Exception> {
+        self.0.iter().find(|one| one.arms.iter().any(|a| a == arm) && one.cases.iter().any(|c| c == case))
+    }
+
+    /// The number, from 1, of the reason that this has.
     pub fn number(&self, arm: &str, case: &str) -> Option<usize> {
-        let names = |one: &Exception| one.arms.iter().any(|a| a == arm) && one.cases.iter().any(|c| c == case);
-        self.0.iter().position(names).map(|at| at + 1)
+        let reason = &self.naming(arm, case)?.reason;
+        self.reasons().iter().position(|one| one == reason).map(|at| at + 1)
     }
 
     /// Whether that difference need not be there each time.
     pub fn comes_and_goes(&self, arm: &str, case: &str) -> bool {
-        self.number(arm, case).is_some_and(|number| self.0[number - 1].sometimes)
+        self.naming(arm, case).is_some_and(|one| one.sometimes)
     }
 
-    /// The reasons, in order.
-    pub fn reasons(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|one| one.reason.as_str())
+    /// The reasons in order, each once: arms may share one.
+    pub fn reasons(&self) -> Vec<&str> {
+        let mut reasons: Vec<&str> = Vec::new();
+        for one in &self.0 {
+            if !reasons.contains(&one.reason.as_str()) {
+                reasons.push(&one.reason);
+            }
+        }
+        reasons
     }
 }
 
@@ -82,7 +93,10 @@ mod tests {
         assert!(pairs.contains(&("forward", "a-v6")) && pairs.contains(&("up", "c")) && !pairs.contains(&("forward", "c")));
         assert_eq!((all.number("up", "b"), all.number("up", "c"), all.number("forward", "c")), (Some(1), Some(2), None));
         assert!(all.comes_and_goes("up", "c") && !all.comes_and_goes("up", "a"));
-        assert_eq!(all.reasons().collect::<Vec<_>>(), ["why", "other"]);
+        assert_eq!(all.reasons(), ["why", "other"]);
+        let shared = format!("{TEXT}[[exception]]\narms = \"up\"\ncases = \"d\"\nreason = \"why\"\n");
+        let all = Exceptions::parse(&shared).unwrap();
+        assert_eq!((all.number("up", "d"), all.reasons().len()), (Some(1), 2));
     }
 
     #[test]

@@ -92,6 +92,13 @@ impl Judged {
         of.filter(|(_, seen)| seen.differed > 0).map(|(case, _)| case.clone()).collect()
     }
 
+    /// Cases that differed and have no name, or have a name and never differed.
+    pub fn doubtful(&self, arm: &str, exceptions: &Exceptions) -> Vec<String> {
+        let is_doubtful = |case: &str, seen: &Seen| (seen.differed > 0) != exceptions.number(arm, case).is_some();
+        let of = self.seen.get(arm).into_iter().flatten();
+        of.filter(|(case, seen)| is_doubtful(case, seen)).map(|(case, _)| case.clone()).collect()
+    }
+
     /// The arms that were compared with the reference.
     pub fn arms(&self) -> impl Iterator<Item = &str> {
         self.seen.keys().map(String::as_str).filter(|arm| *arm != BARE[1])
@@ -181,6 +188,8 @@ mod tests {
         let verdict = judged.verdict(&named("arms = \"up\"\ncases = [\"a\", \"b\", \"not-played\"]"));
         assert_eq!((verdict.stale.as_slice(), verdict.unnamed.len()), (&[pair("a")][..], 0));
         assert!(judged.verdict(&named("arms = \"up\"\ncases = [\"a\", \"b\"]\nsometimes = true")).holds());
+        let doubtful = |cases: &str| judged.doubtful("up", &named(&format!("arms = \"up\"\ncases = {cases}")));
+        assert_eq!((doubtful("\"b\""), doubtful("\"a\"")), (vec![], vec!["a".to_owned(), "b".to_owned()]));
     }
 
     #[test]

@@ -25,9 +25,9 @@ pub fn told(judged: &Judged, verdict: &Verdict) -> String {
     }
     for arm in judged.arms() {
         for case in judged.differing(arm) {
-            let Some(seen) = judged.seen(arm, &case).filter(|seen| !seen.differs()) else { continue };
-            let _ = writeln!(text, "differed once: {case} under {arm}{}", words(arm, &case));
-            debug_assert!(seen.differed > 0);
+            if judged.seen(arm, &case).is_some_and(|seen| !seen.differs()) {
+                let _ = writeln!(text, "differed once: {case} under {arm}{}", words(arm, &case));
+            }
         }
     }
     text
@@ -54,7 +54,7 @@ pub fn page(judged: &Judged, exceptions: &Exceptions, verdict: &Verdict, here: &
     text += "\n## Differences\n\nA number is that of the exception below, `!` a difference without a name, `–` none. `-v6`: over IPv6.\n\n";
     text += &matrix(judged, exceptions);
     text += "\n## Exceptions\n\n";
-    for (n, reason) in exceptions.reasons().enumerate() {
+    for (n, reason) in exceptions.reasons().into_iter().enumerate() {
         let _ = writeln!(text, "{}. {reason}", n + 1);
     }
     text += "\n## What was seen\n\nEach difference once for all arms that say the same.\n\n";

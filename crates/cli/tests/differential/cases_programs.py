@@ -144,17 +144,78 @@ def wget(c):
     return code, out
 
 
-@case("4")
-def secure_shell(c):
-    """ssh to an sshd of the peer's, with a key of the moment."""
-    if not shutil.which("ssh") or not shutil.which("sshd"):
-        return "missing: ssh or sshd"
+def over_ssh(c, use):
+    """`use` gets a folder and the words of an ssh to an sshd of the peer's, with a key of the moment."""
+    if missing := [name for name in ("ssh", "sshd") if not shutil.which(name)]:
+        return f"missing: {', '.join(missing)}"
     with tempfile.TemporaryDirectory() as folder:
         for name in "host", "user":
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{folder}/{name}"], check=True)
-        peer = c.peer("secure_shell", folder=folder)
-        words = ["ssh", "-F", "none", "-p", str(peer.port), "-i", f"{folder}/user", "-o", "StrictHostKeyChecking=no", "-o", f"UserKnownHostsFile={folder}/known",
-                 "-o", "BatchMode=yes", "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=10", f"root@{c.peer_ip}", "echo over ssh; head -c 300000 /dev/zero | wc -c"]
-        code, out = ran(words)
+        peer, words = c.peer("secure_shell", folder=folder), ["ssh", "-F", "none"]
+        for option in ["StrictHostKeyChecking=no", f"UserKnownHostsFile={folder}/known", "BatchMode=yes", "LogLevel=ERROR", "ConnectTimeout=10"]:
+            words += ["-o", option]
+        said = use(folder, [*words, "-p", str(peer.port), "-i", f"{folder}/user"])
         peer.go()
+        return said
+
+
+@case("4")
+def secure_shell(c):
+    def use(_, ssh):
+        code, out = ran([*ssh, f"root@{c.peer_ip}", "echo over ssh; head -c 300000 /dev/zero | wc -c"])
         return code, " ".join(out.split())
+    return over_ssh(c, use)
+
+
+@case("4")
+def rsync_over_ssh(c):
+    def use(folder, ssh):
+        os.mkdir(f"{folder}/from")
+        with open(f"{folder}/from/file", "wb") as file:
+            file.write(b"r" * 500000)
+        there = f"--rsync-path={shutil.which('rsync')}"
+        code, out = ran(["rsync", "-a", there, "-e", " ".join(ssh), f"{folder}/from/", f"root@{c.peer_ip}:{folder}/to/"])
+        return (code, out) if code != 0 else (code, os.path.getsize(f"{folder}/to/file"))
+    return over_ssh(c, use)
+
+
+def nuttcp(c, *words):
+    if not shutil.which("nuttcp"):
+        return "missing: nuttcp"
+    peer = c.peer("nuttcp")
+    code, out = ran(["nuttcp", "-T1", "-P", str(peer.port), *words, c.peer_ip])
+    peer.go()
+    lost = re.search(r"([\d.]+) %loss", out)
+    return code, "moved" if "MB" in out else out, "" if not lost else "lost some" if float(lost[1]) > 1 else "lost none"
+
+
+@case("4")
+def nuttcp_up(c):
+    return nuttcp(c)
+
+
+@case("4")
+def nuttcp_down(c):
+    """The server calls back for its data."""
+    return nuttcp(c, "-r")
+
+
+@case("4")
+def nuttcp_datagrams(c):
+    return nuttcp(c, "-u", "-R2m")
+
+
+@case("4")
+def nuttcp_datagrams_down(c):
+    return nuttcp(c, "-u", "-r", "-R2m")
+
+
+@case("4")
+def sockperf(c):
+    """A ping-pong of datagrams."""
+    if not shutil.which("sockperf"):
+        return "missing: sockperf"
+    peer = c.peer("sockperf")
+    code, out = ran(["sockperf", "ping-pong", "-i", c.peer_ip, "-p", str(peer.port), "-t", "1"])
+    peer.go()
+    return code, re.findall(r"# dropped messages = (\d+)", out)

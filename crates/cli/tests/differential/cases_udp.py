@@ -20,7 +20,7 @@ def error_queue(c, one, timeout=4, skip=0):
             number, origin, icmp, code, _, info, _ = struct.unpack("IBBBBII", value[:16])
             offender = value[16:]
             family = struct.unpack("H", offender[:2])[0] if len(offender) > 2 else 0
-            who = {2: lambda: socket.inet_ntop(2, offender[4:8]), 10: lambda: socket.inet_ntop(10, offender[8:24])}.get(family, lambda: "nobody")()
+            who = {2: lambda: socket.inet_ntop(2, offender[4:8]), 10: lambda: socket.inet_ntop(10, offender[8:24])}.get(family, lambda: "no address")()
             text = data[skip:16] if len(data) < 100 else f"{len(data)} bytes"
             return f"{errno.errorcode.get(number, number)} origin {origin} type {icmp} code {code} info {info} of {who}, {text}, to {to and to[0]}"
     return "no description"

@@ -1,7 +1,7 @@
 """What serves on a host of the differential suite: peer.py SOCKET. A client says over a Unix socket what it wants there, is told the port, and in
 the end what was seen of it."""
 
-import json, os, socket, struct, subprocess, sys, threading, time
+import errno, json, os, shutil, socket, struct, subprocess, sys, threading, time
 
 SILENT, ETH_P_ALL = "silent", 3
 PATIENCE = 25
@@ -49,7 +49,6 @@ class Asked:
 
 
 def named(e):
-    import errno
     return "timed out" if isinstance(e, TimeoutError) and not e.errno else errno.errorcode.get(e.errno, type(e).__name__)
 
 
@@ -443,7 +442,7 @@ def abstract(a):
         stream.sendall(b"abstract")
         return "called"
     except TimeoutError:
-        return "nobody called"
+        return "no call"
 
 
 def free_port(a):
@@ -452,13 +451,13 @@ def free_port(a):
         return one.getsockname()[1]
 
 
-def beside(a, port, *words, listens=True):
+def beside(a, port, *words, kind=socket.SOCK_STREAM):
     """A program for as long as the client wants it."""
     process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     # Until it listens: tried by a bind that fails.
     end = time.monotonic() + 10
     while process.poll() is None and time.monotonic() < end:
-        with socket.socket(a.family) as one:
+        with socket.socket(a.family, kind) as one:
             try:
                 one.bind((a.any, port))
             except OSError:
@@ -474,6 +473,16 @@ def beside(a, port, *words, listens=True):
 def iperf(a):
     port = free_port(a)
     return beside(a, port, "iperf3", "--server", "--port", str(port))
+
+
+def nuttcp(a):
+    port = free_port(a)
+    return beside(a, port, "nuttcp", "-S", "--nofork", f"-P{port}")
+
+
+def sockperf(a):
+    port = free_port(a)
+    return beside(a, port, "sockperf", "server", "-i", "0.0.0.0", "-p", str(port), kind=socket.SOCK_DGRAM)
 
 
 def web(a):
@@ -496,8 +505,8 @@ def secure_shell(a):
     words = ["sshd", "-D", "-f", "/dev/null", "-p", str(port), "-h", f"{folder}/host"]
     for option in [f"AuthorizedKeysFile={folder}/user.pub", "StrictModes=no", "UsePAM=no", "PidFile=none", "PermitRootLogin=yes"]:
         words += ["-o", option]
-    import shutil
-    return beside(a, port, shutil.which("sshd"), *words[1:])
+    # It wants to be called by its whole path.
+    return beside(a, port, shutil.which(words[0]), *words[1:])
 
 
 def stand():
