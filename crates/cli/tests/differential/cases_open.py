@@ -96,6 +96,16 @@ def black_hole(c):
 
 
 @case()
+def black_hole_that_is_given_up(c):
+    """After close() nothing more is sent."""
+    peer, stream = c.peer("counts_openings", at="router", port=15631 + c.v6), c.tcp(0.5)
+    ended = tried(stream.connect, (c.net(72), 15631 + c.v6))
+    stream.close()
+    peer.go()
+    return ended, peer.heard()
+
+
+@case()
 def black_hole_with_user_timeout(c):
     clock = Clock()
     return opened(c, (c.net(72), 80), 15, [(socket.IPPROTO_TCP, USER_TIMEOUT, 2500)]), clock.about(2.5)
@@ -347,6 +357,8 @@ def both_open_at_once(c):
     stream.setblocking(False)
     stream.bind((c.own, own))
     first = errno.errorcode[stream.connect_ex((c.peer_ip, theirs))]
+    # A forwarder opens a moment later.
+    time.sleep(0.5)
     peer.go()
     found = wait_for(stream, select.POLLOUT, 8)
     stream.settimeout(5)

@@ -71,7 +71,7 @@ def traceroute_by_pings(c):
     return traced(c, "-I")
 
 
-@case()
+@case("4")
 def traceroute_by_tcp(c):
     return traced(c, "-T", "-p", "7002")
 

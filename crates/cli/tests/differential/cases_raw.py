@@ -82,7 +82,7 @@ class Hand:
         self.send(ACK, 1, 1)
         return self
 
-    def heard(self, timeout=0.7):
+    def heard(self, timeout=1):
         """What comes for a while, in words that do not depend on how it was cut into segments, nor on what was repeated."""
         flags, acked, before, some = 0, 0, self.far, False
         while got := self.next(timeout):

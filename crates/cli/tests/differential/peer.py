@@ -1,7 +1,7 @@
 """What serves on a host of the differential suite: peer.py SOCKET. A client says over a Unix socket what it wants there, is told the port, and in
 the end what was seen of it."""
 
-import errno, json, os, shutil, socket, struct, subprocess, sys, threading, time
+import errno, json, os, select, shutil, socket, struct, subprocess, sys, threading, time
 
 SILENT, ETH_P_ALL = "silent", 3
 PATIENCE = 25
@@ -300,6 +300,27 @@ def asks(a):
         return named(e)
 
 
+def counts_openings(a):
+    """How many attempts to open a connection to a port pass, from the client's word on."""
+    wire = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
+    wire.bind(("host", ETH_P_ALL))
+    a.say(port=0)
+    a.go()
+    while wire in select.select([wire], [], [], 0)[0]:
+        wire.recv(2000)
+    end, seen = time.monotonic() + 5, 0
+    while (left := end - time.monotonic()) > 0:
+        wire.settimeout(left)
+        try:
+            packet = wire.recv(2000)
+        except TimeoutError:
+            break
+        at = 40 if packet[0] >> 4 == 6 else (packet[0] & 15) * 4
+        protocol = packet[6] if packet[0] >> 4 == 6 else packet[9]
+        seen += protocol == 6 and packet[at + 2:at + 4] == struct.pack(">H", a.want["port"]) and packet[at + 13] == 2
+    return "more" if seen else "no more"
+
+
 def opens_too(a):
     """Both ends open at the same time: the resets of a closed port are lost, and then it calls from there itself."""
     port = a.want["own"]
@@ -446,8 +467,13 @@ def abstract(a):
 
 
 def free_port(a):
-    with socket.socket(a.family) as one:
+    """A port that is free for connections and for datagrams."""
+    with socket.socket(a.family) as one, socket.socket(a.family, socket.SOCK_DGRAM) as other:
         one.bind((a.any, 0))
+        try:
+            other.bind(one.getsockname())
+        except OSError:
+            return free_port(a)
         return one.getsockname()[1]
 
 
