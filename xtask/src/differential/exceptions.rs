@@ -28,7 +28,12 @@ impl Exceptions {
                 return Err(format!("exceptions.toml:{line}: give arms, cases and a reason"));
             }
             let sometimes = table.get("sometimes").and_then(|value| value.get_ref().as_bool()).unwrap_or(false);
-            all.push(Exception { arms, cases: cases.iter().flat_map(|case| families(case)).collect(), reason, sometimes });
+            all.push(Exception {
+                arms,
+                cases: cases.iter().flat_map(|case| families(case)).collect(),
+                reason,
+                sometimes,
+            });
         }
         let exceptions = Self(all);
         let twice = exceptions.pairs().find(|pair| exceptions.pairs().filter(|other| other == pair).count() > 1);
@@ -90,8 +95,13 @@ mod tests {
         let all = Exceptions::parse(TEXT).unwrap();
         let pairs: Vec<_> = all.pairs().collect();
         assert_eq!(pairs.len(), 7);
-        assert!(pairs.contains(&("forward", "a-v6")) && pairs.contains(&("up", "c")) && !pairs.contains(&("forward", "c")));
-        assert_eq!((all.number("up", "b"), all.number("up", "c"), all.number("forward", "c")), (Some(1), Some(2), None));
+        assert!(
+            pairs.contains(&("forward", "a-v6")) && pairs.contains(&("up", "c")) && !pairs.contains(&("forward", "c"))
+        );
+        assert_eq!(
+            (all.number("up", "b"), all.number("up", "c"), all.number("forward", "c")),
+            (Some(1), Some(2), None)
+        );
         assert!(all.comes_and_goes("up", "c") && !all.comes_and_goes("up", "a"));
         assert_eq!(all.reasons(), ["why", "other"]);
         let shared = format!("{TEXT}[[exception]]\narms = \"up\"\ncases = \"d\"\nreason = \"why\"\n");

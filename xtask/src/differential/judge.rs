@@ -205,7 +205,10 @@ mod tests {
     #[test]
     fn a_case_that_differs_from_itself_or_is_missing_and_an_arm_that_breaks_are_failures() {
         let verdict = judged(&["bare a 1\nbare-again a 2\nup ! why"]).verdict(&Exceptions::default());
-        assert_eq!((verdict.unstable.as_slice(), verdict.broken.as_slice()), (&["a: 1 / 2".into()][..], &["up: why".into()][..]));
+        assert_eq!(
+            (verdict.unstable.as_slice(), verdict.broken.as_slice()),
+            (&["a: 1 / 2".into()][..], &["up: why".into()][..])
+        );
         let verdict = judged(&["bare a 1\nbare b 1\nup a 1"]).verdict(&Exceptions::default());
         assert_eq!(verdict.unnamed, [("up".to_owned(), "b".to_owned())], "it said nothing");
     }

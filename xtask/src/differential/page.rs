@@ -9,7 +9,9 @@ use std::fmt::Write as _;
 pub fn told(judged: &Judged, verdict: &Verdict) -> String {
     let mut text = String::new();
     let words = |arm: &str, case: &str| {
-        judged.seen(arm, case).map_or_else(String::new, |seen| format!("\n    bare: {}\n    {arm}: {}", seen.words[0], seen.words[1]))
+        judged
+            .seen(arm, case)
+            .map_or_else(String::new, |seen| format!("\n    bare: {}\n    {arm}: {}", seen.words[0], seen.words[1]))
     };
     for line in &verdict.broken {
         let _ = writeln!(text, "broken: {line}");
@@ -66,7 +68,8 @@ pub fn page(judged: &Judged, exceptions: &Exceptions, verdict: &Verdict, here: &
 
 /// Cases with a difference, and the arms.
 fn matrix(judged: &Judged, exceptions: &Exceptions) -> String {
-    let arms: Vec<&str> = ARMS.iter().map(|(name, _)| *name).filter(|arm| judged.arms().any(|one| one == *arm)).collect();
+    let arms: Vec<&str> =
+        ARMS.iter().map(|(name, _)| *name).filter(|arm| judged.arms().any(|one| one == *arm)).collect();
     let mut text = format!("| case | {} |\n|---|{}\n", arms.join(" | "), "--:|".repeat(arms.len()));
     for case in judged.names() {
         let cell = |arm: &&str| match judged.seen(arm, case) {

@@ -103,7 +103,9 @@ fn play(arms: &[&str], cases: &[&str]) -> Said {
 
 /// What the test cannot do without; `false`, and a line that says so, if it is not there.
 fn can_be_played() -> bool {
-    for (program, package) in [("python3", "python3"), ("ip", "iproute2"), ("nft", "nftables"), ("unshare", "util-linux")] {
+    for (program, package) in
+        [("python3", "python3"), ("ip", "iproute2"), ("nft", "nftables"), ("unshare", "util-linux")]
+    {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
         if !folders.into_iter().any(|folder| folder.join(program).is_file()) {
