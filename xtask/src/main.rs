@@ -10,6 +10,7 @@ mod campaigns;
 mod ci;
 mod claims;
 mod conformance;
+mod differential;
 mod docs;
 mod fuzz;
 mod harden;
@@ -103,6 +104,14 @@ const ALL: &[Chore] = &[
     },
     Chore {
         group: Group::Long,
+        name: "differential",
+        arguments: "[--quick] [--arm NAME] [--program FILE]",
+        summary: "some hundred things that programs do with sockets, bare and under each way of measuring and hooking in: differences \
+                  must be named exceptions, and those must differ; writes docs/results/differential.md, unless --quick or --arm",
+        run: differential::run,
+    },
+    Chore {
+        group: Group::Long,
         name: "soak",
         arguments: "[--minutes N]",
         summary: "programs under one supervisor while the network breaks and mends, for 30 minutes or N: nothing is lost, \
@@ -129,7 +138,7 @@ const ALL: &[Chore] = &[
         group: Group::Long,
         name: "harden",
         arguments: "[--minutes N]",
-        summary: "the daemon killed at every step, every check for signs of the forwarder, the hostile peers, a million worlds of \
+        summary: "the daemon killed at every step, every check and case for signs of the forwarder, the hostile peers, a million worlds of \
                   the law, the packages made twice and tried, the campaigns, then the soak, for 30 minutes or N",
         run: harden::run,
     },

@@ -94,6 +94,11 @@ pub const ALL: &[Package] = &[
     ),
     program("nmap", "nmap", "an unmodified program that knocks at many ports, through the forwarder"),
     program("traceroute", "traceroute", "an unmodified program that counts routers, through the forwarder"),
+    program("iputils-ping", "ping", "an unmodified program of pings, beside the forwarder and through it"),
+    program("iputils-tracepath", "tracepath", "an unmodified program that learns a path's MTU, through the forwarder"),
+    program("rsync", "rsync", "an unmodified program that copies over ssh, through the forwarder"),
+    program("nuttcp", "nuttcp", "unmodified transfers, of which some call back, through the forwarder"),
+    program("sockperf", "sockperf", "unmodified datagrams there and back, through the forwarder"),
     program(
         "mptcpize",
         "mptcpize",

@@ -189,7 +189,7 @@ fn compare(found: &Found, headstart: &Path, flags: &[String], scratch: &Scratch)
 }
 
 /// Builds the command; where it is.
-fn built(release: bool) -> Result<PathBuf, Failure> {
+pub fn built(release: bool) -> Result<PathBuf, Failure> {
     let profile: &[&str] = if release { &["--release"] } else { &[] };
     let step = Step::cargo(&[&["build", "--package", "headstart"], profile].concat());
     println!("xtask: {}", step.line());
