@@ -4,8 +4,12 @@
 //! measured is what the program has without headstart. When the program has ended, what it said last is seen to its peers, then
 //! a summary is given.
 
+mod app;
 mod kernel;
+mod report;
 
+use self::app::{App, ms, round};
+use self::report::report;
 use super::remains;
 use super::summary::Destination;
 use crate::exit;
@@ -13,9 +17,8 @@ use crate::output::{check_writable, plural};
 use anyhow::Context as _;
 use clap::ValueEnum;
 use headstart_core::connect;
-use headstart_core::forward::meter;
-use headstart_core::forward::{Flow, NotCarried, Record, Settings, UdpFlow, profile};
-use headstart_core::time::{Duration, Instant};
+use headstart_core::forward::{NotCarried, Record, Settings, profile};
+use headstart_core::time::Duration;
 use headstart_io::clock::Clock;
 use headstart_io::forward::board::UNKNOWN;
 use headstart_io::forward::capture::{Capture, tap};
@@ -26,7 +29,6 @@ use headstart_io::sys::signal;
 use headstart_io::sys::tun::Tun;
 use headstart_io::telemetry::{self, Telemetry};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -273,23 +275,6 @@ impl Wanted<'_> {
     }
 }
 
-/// What was seen of a program.
-#[derive(Debug, Default)]
-struct App {
-    connections: u64,
-    failed: u64,
-    accelerated: u64,
-    udp_flows: u64,
-    quic_flows: u64,
-    /// Round trips of QUIC's handshakes.
-    quic: Vec<f64>,
-    up: u64,
-    down: u64,
-    retransmissions: f64,
-    connect: Vec<f64>,
-    rtt: Vec<f64>,
-}
-
 /// Who has measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum By {
@@ -390,225 +375,6 @@ impl Measured {
             && let Err(e) = file.write_all(format!("{}\n", line_of(seen)).as_bytes())
         {
             self.lost.get_or_insert(e);
-        }
-    }
-}
-
-impl App {
-    fn take(&mut self, flow: &Flow) {
-        let read = |name: &str| meter::ALL.iter().find(|meter| meter.name == name).and_then(|meter| (meter.read)(flow));
-        self.connections += 1;
-        self.failed += u64::from(flow.connected.is_none());
-        self.accelerated += u64::from(flow.accelerated.is_some());
-        self.up += flow.up.bytes;
-        self.down += flow.down.bytes;
-        self.retransmissions += read("retransmissions").unwrap_or(0.0);
-        self.connect.extend(read("connect_ms"));
-        self.rtt.extend(read("rtt_ms"));
-    }
-
-    fn take_udp(&mut self, flow: &UdpFlow) {
-        self.udp_flows += 1;
-        self.quic_flows += u64::from(flow.quic.is_some());
-        self.quic.extend(flow.quic.as_ref().and_then(|quic| quic.handshake).map(ms));
-        self.up += flow.up.bytes;
-        self.down += flow.down.bytes;
-    }
-}
-
-fn ms(time: Duration) -> f64 {
-    round(time.as_secs_f64() * 1e3)
-}
-
-/// To a thousandth.
-fn round(value: f64) -> f64 {
-    (value * 1e3).round() / 1e3
-}
-
-/// The middle of some values.
-fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let upper = *sorted.get(sorted.len() / 2)?;
-    let lower = sorted[(sorted.len() - 1) / 2];
-    Some(round((lower + upper) / 2.0))
-}
-
-/// Tells what was measured; whether all that was to be written is. The code of the program is not touched by a summary that
-/// cannot be.
-fn report(args: &Wanted<'_>, measured: &mut Measured, took: Instant) -> bool {
-    crate::telemetry::end(measured.telemetry.as_mut(), args.quiet);
-    let lost = measured.capture.take().and_then(|capture| capture.borrow_mut().end());
-    if let Some(e) = &lost {
-        crate::complain!("headstart: writing the capture to {}: {e}; it is cut off there", args.capture_name());
-    }
-    if let (Some(file), Some(e)) = (&args.flows, &measured.lost) {
-        crate::complain!("headstart: writing to {}: {e}; not every line is there", file.display());
-    }
-    let is_whole = lost.is_none() && measured.lost.is_none();
-    let connections: u64 = measured.apps.values().map(|app| app.connections).sum();
-    let udp_flows: u64 = measured.apps.values().map(|app| app.udp_flows).sum();
-    let (requests, replies) = measured.echoes;
-    let dropped = measured.not_carried;
-    if let Some(to) = measured.summary.take() {
-        let apps: serde_json::Map<_, _> = measured.apps.iter().map(|(name, app)| (name.clone(), app.json())).collect();
-        let summary = json!({
-            "version": VERSION, "connections": connections, "udp_flows": udp_flows, "echo_requests": requests,
-            "echo_replies": replies, "lookups": measured.lookups.len(),
-            "via": measured.by.name(), "lost": measured.by.lost(), "lookup_ms": median(&measured.lookups), "took_ms": round(took.as_millis_f64()), "looked_out": measured.looked_out,
-            "ran": measured.by.ran(), "apps": apps,
-            "not_carried": {
-                "multicast": dropped.multicast, "broadcast": dropped.broadcast, "link_local": dropped.link_local,
-                "other_protocols": dropped.other_protocols,
-            },
-        });
-        to.write(&summary);
-    }
-    if args.json {
-        return is_whole;
-    }
-    let lookups = match median(&measured.lookups) {
-        Some(median) => format!("{} (median {median} ms)", plural(measured.lookups.len() as u64, "lookup")),
-        None => "no lookups".to_owned(),
-    };
-    let mut what = plural(connections, "connection");
-    if udp_flows > 0 {
-        what += &format!(", {}", plural(udp_flows, "UDP flow"));
-    }
-    if requests > 0 {
-        what += &format!(", {} ({replies} answered)", plural(requests, "echo request"));
-    }
-    args.complain(format_args!("measured {what} and {lookups}"));
-    for (name, app) in &measured.apps {
-        args.complain(format_args!("  {name}: {app}"));
-    }
-    if measured.looked_out > 0 {
-        args.complain(format_args!(
-            "  {} awaited awake, which may make short round trips shorter than without measuring (--no-lookout)",
-            plural(measured.looked_out, "answer")
-        ));
-    }
-    if let Some(line) = not_carried(&dropped) {
-        args.complain(format_args!("  {line}"));
-    }
-    if let Some(line) = measured.by.line() {
-        args.complain(format_args!("  {line}"));
-    }
-    is_whole
-}
-
-/// A line about what was not carried, if anything was not.
-fn not_carried(dropped: &NotCarried) -> Option<String> {
-    let counts = [
-        (dropped.multicast, "multicast datagram"),
-        (dropped.broadcast, "broadcast datagram"),
-        (dropped.link_local, "link-local IPv6 packet"),
-        (dropped.other_protocols, "packet of protocols other than TCP, UDP and ICMP"),
-    ];
-    let counts = counts.iter().filter(|(count, _)| *count > 0);
-    let counts = counts.map(|(count, what)| match what.split_once(" of ") {
-        Some((what, of)) => format!("{} of {of}", plural(*count, what)),
-        None => plural(*count, what),
-    });
-    let counts: Vec<String> = counts.collect();
-    (!counts.is_empty()).then(|| format!("dropped, for --via tun does not carry it: {}", counts.join(", ")))
-}
-
-impl App {
-    fn json(&self) -> Value {
-        json!({
-            "udp_flows": self.udp_flows, "quic_flows": self.quic_flows, "quic_handshake_ms": median(&self.quic),
-            "connections": self.connections, "failed": self.failed, "accelerated": self.accelerated, "up_bytes": self.up, "down_bytes": self.down,
-            "connect_ms": median(&self.connect), "rtt_ms": median(&self.rtt), "retransmissions": self.retransmissions,
-        })
-    }
-}
-
-impl std::fmt::Display for App {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", plural(self.connections, "connection"))?;
-        if self.failed > 0 {
-            write!(f, " ({} failed)", self.failed)?;
-        }
-        if self.accelerated > 0 {
-            write!(f, " ({} accelerated, whose connect times do not count)", self.accelerated)?;
-        }
-        if self.udp_flows > 0 {
-            write!(f, ", {}", plural(self.udp_flows, "UDP flow"))?;
-        }
-        if self.quic_flows > 0 {
-            write!(f, " ({} of QUIC", self.quic_flows)?;
-            median(&self.quic).map_or(Ok(()), |handshake| write!(f, ", handshake {handshake} ms"))?;
-            write!(f, ")")?;
-        }
-        if let Some(connect) = median(&self.connect) {
-            write!(f, ", connect {connect} ms")?;
-        }
-        if let Some(rtt) = median(&self.rtt) {
-            write!(f, ", round trip {rtt} ms")?;
-        }
-        write!(f, ", {} bytes up, {} down, {} segments retransmitted", self.up, self.down, self.retransmissions)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use headstart_core::forward::{End, FlowId};
-
-    #[test]
-    fn the_middle_of_nothing_is_nothing() {
-        assert_eq!((median(&[]), median(&[3.0]), median(&[4.0, 1.0])), (None, Some(3.0), Some(2.5)));
-    }
-
-    #[test]
-    fn a_line_has_every_meter_and_what_is_not_known_is_null() {
-        let flow = flow();
-        let line = line_of(&Seen { record: Record::Flow(Box::new(flow.clone())), owner: None, process: None });
-        assert!(meter::ALL.iter().all(|meter| line.get(meter.name).is_some()), "{line}");
-        assert_eq!(
-            (&line["rtt_ms"], &line["end"], &line["connect_ms"]),
-            (&Value::Null, &json!("refused"), &Value::Null)
-        );
-    }
-
-    #[test]
-    fn a_program_is_said_in_a_line() {
-        let mut app = App::default();
-        app.take(&flow());
-        assert_eq!(app.to_string(), "1 connection (1 failed), 0 bytes up, 0 down, 0 segments retransmitted");
-    }
-
-    #[test]
-    fn what_was_accelerated_is_counted_and_has_no_connect_time() {
-        let mut app = App::default();
-        let to = "198.51.100.2:80".parse().unwrap();
-        app.take(&Flow { connected: Some(Instant::from_millis(9)), accelerated: Some(to), ..flow() });
-        assert_eq!((app.json()["accelerated"].as_u64(), &app.json()["connect_ms"]), (Some(1), &Value::Null));
-        assert!(app.to_string().contains("1 accelerated"), "{app}");
-    }
-
-    fn flow() -> Flow {
-        let (app, peer) = ("192.0.2.1:4000".parse().unwrap(), "198.51.100.1:80".parse().unwrap());
-        Flow {
-            id: FlowId(1),
-            app,
-            peer,
-            asked: Instant::from_millis(5),
-            connected: None,
-            handshake: None,
-            accelerated: None,
-            up: Default::default(),
-            down: Default::default(),
-            hello: (None, None),
-            delivered: Default::default(),
-            while_waiting: 0,
-            facts: None,
-            requests: Default::default(),
-            local_retransmissions: 0,
-            kernel_stats: None,
-            end: End::Refused,
-            ended: Some(Instant::from_millis(9)),
         }
     }
 }
