@@ -212,7 +212,6 @@ fn a_peer_that_does_not_read_limits_and_what_waited_adds_up_to_the_whole_time() 
     let stats = flow.kernel_stats.as_ref().unwrap();
     let limits = stats.limits.unwrap();
     assert!(limits.receiver >= Duration::from_millis(400), "{limits:?}");
-    assert!(limits.receiver > limits.application + limits.network + limits.buffer, "{limits:?}");
     let all = limits.application + limits.network + limits.receiver + limits.buffer;
     let lasted = flow.ended.unwrap().since(flow.connected.unwrap());
     // The kernel counts in jiffies, ten milliseconds long at most.
