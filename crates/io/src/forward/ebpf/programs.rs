@@ -80,7 +80,7 @@ fn refusal(log: &str) -> Option<String> {
     let lines = log.lines().map(|line| line.trim_matches(['\0', ' ']));
     let figures = ["processed ", "verification time ", "stack depth "];
     let is_said = |line: &&str| !line.is_empty() && !figures.iter().any(|figure| line.starts_with(figure));
-    lines.filter(is_said).last().map(str::to_owned)
+    lines.filter(is_said).next_back().map(str::to_owned)
 }
 
 /// What is done with an error of the loader.

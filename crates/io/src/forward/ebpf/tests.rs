@@ -215,7 +215,7 @@ fn a_peer_that_does_not_read_limits_and_what_waited_adds_up_to_the_whole_time() 
     let all = limits.application + limits.network + limits.receiver + limits.buffer;
     let lasted = flow.ended.unwrap().since(flow.connected.unwrap());
     // The kernel counts in jiffies, ten milliseconds long at most.
-    let off = if all > lasted { all - lasted } else { lasted - all };
+    let off = all.abs_diff(lasted);
     assert!(off <= Duration::from_millis(40), "{all:?} of {lasted:?}");
     assert!(stats.delivery.is_some_and(|(bytes, took)| bytes > 0 && took > Duration::ZERO), "{stats:?}");
 }
