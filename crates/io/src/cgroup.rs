@@ -3,8 +3,10 @@
 //! The group is made inside the caller's own, so that whatever limits the caller limits the program. It limits nothing itself: no
 //! controller is switched on. Its maker holds it (flock(2)): one that was killed leaves an empty folder, which the next one removes.
 
+use crate::clock::Clock;
 use crate::sys::process::join_before_exec;
 use headstart_core::forward::group::belongs_to;
+use headstart_core::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,7 +16,6 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 /// What names of ours begin with; the number of the process follows, and which of its groups it is.
 const NAME: &str = "headstart-run-";
@@ -168,8 +169,9 @@ impl Drop for Group {
     fn drop(&mut self) {
         // A process that is being started may come in between, and one that has just ended still counts for a moment; one that
         // starts others without end keeps the folder.
+        let clock = Clock::new();
         let released = |n| {
-            std::thread::sleep(Duration::from_millis(n));
+            clock.sleep(Duration::from_millis(n));
             self.release().is_ok()
         };
         let _ = (0..MOST_RELEASES).any(released);

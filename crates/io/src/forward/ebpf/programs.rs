@@ -77,10 +77,10 @@ impl KernelError {
 /// Why the verifier refuses a program: the last line of its output, behind which are only its own figures. None if it has said nothing:
 /// then it has not looked.
 fn refusal(log: &str) -> Option<String> {
-    let lines = log.lines().map(|line| line.trim_matches(['\0', ' ']));
+    let mut lines = log.lines().map(|line| line.trim_matches(['\0', ' ']));
     let figures = ["processed ", "verification time ", "stack depth "];
     let is_said = |line: &&str| !line.is_empty() && !figures.iter().any(|figure| line.starts_with(figure));
-    lines.filter(is_said).last().map(str::to_owned)
+    lines.rfind(is_said).map(str::to_owned)
 }
 
 /// What is done with an error of the loader.

@@ -171,14 +171,18 @@ fn one(
     Ok(())
 }
 
-/// What programs in the kernel left of the throughput, beside the targets. Without a ratio nothing is met.
+/// What programs in the kernel left of the throughput, beside the targets. What is not known meets nothing.
 fn kept(row: &Row) -> [String; 2] {
-    let about = |what: &str| format!("{}, {}, {what}", row.condition, row.arm);
-    let lower = row.interval.map_or(f64::NAN, |interval| interval.lo);
-    [
-        KEPT.note(&about("throughput of that without measuring"), row.ratio.unwrap_or(f64::NAN), "x"),
-        KEPT_SURELY.note(&about("lower end of its interval"), lower, "x"),
-    ]
+    let lower = row.interval.map(|interval| interval.lo);
+    let both =
+        [(KEPT, "throughput of that without measuring", row.ratio), (KEPT_SURELY, "lower end of its interval", lower)];
+    both.map(|(target, what, value)| {
+        let about = format!("{}, {}, {what}", row.condition, row.arm);
+        value.map_or_else(
+            || format!("{about}: unknown (too few turns), target {target} x: MISSED"),
+            |value| target.note(&about, value, "x"),
+        )
+    })
 }
 
 #[cfg(test)]
