@@ -362,9 +362,7 @@ impl Machine for Forwarder {
                 self.owing = owing;
             }
             Input::Acknowledged { flow, took } => self.with(flow, |c, _| c.flow.requests.trip(took)),
-            Input::Delivered { flow, bytes, took, waits } => {
-                self.with(flow, |c, _| c.flow.delivered(bytes, took, waits))
-            }
+            Input::Delivered { flow, bytes, took } => self.with(flow, |c, _| c.flow.delivered.more(bytes, took)),
             Input::Alive { flow } => self.with(flow, |c, out| c.alive(out)),
             Input::Writable { flow } => self.with(flow, |c, out| c.writable(now, out)),
             Input::Closed { flow, facts } => {

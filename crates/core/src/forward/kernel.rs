@@ -236,7 +236,6 @@ impl Reader {
             down,
             hello: (self.moment(hello_up), self.moment(hello_down)),
             delivered,
-            while_waiting: 0,
             facts: (rtt > 0).then_some(facts),
             requests: Trips { count, total: Duration::from_nanos(total), longest: Duration::from_nanos(longest) },
             kernel_stats: Some(Box::new(TcpStats {

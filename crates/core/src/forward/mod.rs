@@ -188,8 +188,6 @@ pub enum Input {
         bytes: u64,
         /// Since what was acknowledged before, or since the first of it was given to the socket.
         took: Duration,
-        /// Whether more waited to be sent.
-        waits: bool,
     },
     /// The peer is still there ([`Output::KeepAlive`]).
     Alive {

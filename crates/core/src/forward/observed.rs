@@ -183,8 +183,6 @@ pub struct Flow {
     pub hello: (Option<Instant>, Option<Instant>),
     /// Data of the program that the peer has acknowledged, and the time in which some was on its way.
     pub delivered: Transfer,
-    /// How much of it was acknowledged while more waited to be sent.
-    pub while_waiting: u64,
     /// What the host knew of its connection to the peer.
     pub facts: Option<Facts>,
     /// From the last bytes of what the program said to the peer's acknowledgement of them, where that is timed.
@@ -213,7 +211,6 @@ impl Flow {
             down: Direction::default(),
             hello: (None, None),
             delivered: Transfer::default(),
-            while_waiting: 0,
             facts: None,
             requests: Trips::default(),
             local_retransmissions: 0,
@@ -237,19 +234,6 @@ impl Flow {
             self.hello.1 = Some(now);
         }
         self.down.data(now, data.len(), segments, self.handshake);
-    }
-
-    /// The peer has acknowledged more, in this time, while more waited or not.
-    pub(super) fn delivered(&mut self, bytes: u64, took: Duration, waits: bool) {
-        self.delivered.more(bytes, took);
-        self.while_waiting += if waits { bytes } else { 0 };
-    }
-
-    /// Whether the program, which gave little, limited the rate of what it sent, rather than the path: half of it or more was acknowledged when
-    /// nothing else waited to be sent. None if there is no rate, or if the kernel has measured it, which does not tell.
-    pub fn is_app_limited(&self) -> Option<bool> {
-        let is_known = self.delivered.bytes > 0 && self.kernel_stats.is_none();
-        is_known.then(|| self.while_waiting * 2 <= self.delivered.bytes)
     }
 
     pub(super) fn end(&mut self, now: Instant, how: End) {
@@ -309,22 +293,6 @@ mod tests {
         let mut expected = [0; 16];
         (expected[0], expected[5], expected[7]) = (1, 2, 1);
         assert_eq!(gaps.histogram, expected);
-    }
-
-    #[test]
-    fn a_rate_is_the_paths_where_more_waits_to_be_sent_and_the_programs_where_nothing_does() {
-        let end = "192.0.2.1:1".parse().unwrap();
-        let mut flow = Flow::new(FlowId(0), (end, end), Instant::ZERO);
-        assert_eq!(flow.is_app_limited(), None);
-        let took = Duration::from_millis(1);
-        flow.delivered(9000, took, false);
-        assert_eq!(flow.is_app_limited(), Some(true));
-        flow.delivered(9000, took, true);
-        assert_eq!(flow.is_app_limited(), Some(true));
-        flow.delivered(1, took, true);
-        assert_eq!((flow.is_app_limited(), flow.delivered.bytes), (Some(false), 18_001));
-        flow.kernel_stats = Some(Box::default());
-        assert_eq!(flow.is_app_limited(), None, "the kernel's numbers are without");
     }
 
     #[test]

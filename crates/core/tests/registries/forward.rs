@@ -29,7 +29,6 @@ fn flow(asked: Instant) -> Flow {
         hello: (None, None),
         handshake: None,
         delivered: Default::default(),
-        while_waiting: 0,
         facts: None,
         requests: Trips::default(),
         accelerated: None,

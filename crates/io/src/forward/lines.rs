@@ -89,7 +89,6 @@ fn connection(flow: &Flow, name: &str, seen: &Seen) -> Value {
     for meter in meter::ALL {
         line[meter.name] = (meter.read)(flow).map(round).into();
     }
-    line["up_app_limited"] = flow.is_app_limited().into();
     line
 }
 

@@ -37,30 +37,11 @@ pub fn unacknowledged(socket: impl AsFd) -> Option<usize> {
     if rc == 0 { bytes.try_into().ok() } else { None }
 }
 
-/// Bytes that a connected `socket` has taken and not sent yet (SIOCOUTQNSD, linux/sockios.h); none if the kernel does not tell.
-pub fn unsent(socket: impl AsFd) -> Option<usize> {
-    const SIOCOUTQNSD: Request = 0x894b;
-    let mut bytes: libc::c_int = 0;
-    // SAFETY: SIOCOUTQNSD writes an int.
-    let rc = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), SIOCOUTQNSD, &raw mut bytes) };
-    if rc == 0 { bytes.try_into().ok() } else { None }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
-
-    #[test]
-    fn what_a_peer_has_no_room_for_is_not_sent() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        assert_eq!(unsent(&here), Some(0));
-        here.set_nonblocking(true).unwrap();
-        while here.write(&[7; 65536]).is_ok() {}
-        assert!(unsent(&here) > Some(0) && unsent(&here) <= unacknowledged(&here));
-    }
 
     #[test]
     fn no_more_is_read_than_was_asked_for_and_the_end_is_none() {

@@ -153,7 +153,6 @@ mod tests {
             down: Default::default(),
             hello: (None, None),
             delivered: Default::default(),
-            while_waiting: 0,
             facts: None,
             requests: Default::default(),
             local_retransmissions: 0,

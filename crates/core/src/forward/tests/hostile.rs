@@ -77,6 +77,7 @@ fn a_flood_of_syns_takes_bounded_room() {
         rig.app.set_port((n % 60_000) as u16 + 1);
         rig.syn();
     }
-    assert_eq!(rig.forwarder.open().len(), 100);
-    assert_eq!(rig.forwarder.tally().flows, 100);
+    let (open, tally) = (rig.forwarder.open().len() as u64, rig.forwarder.tally());
+    assert!(open <= 100, "{open}");
+    assert_eq!((tally.flows, tally.flows - tally.refused), (5000, open), "the latest have places");
 }

@@ -3,7 +3,6 @@
 
 use super::{Upstream, Worker};
 use crate::sys::stamps::{self, Moment, Stamp};
-use crate::sys::stream;
 use headstart_core::forward::{FlowId, Input};
 use headstart_core::machine::Machine;
 use headstart_core::time::{Duration, Instant};
@@ -62,8 +61,7 @@ impl Worker {
             let at = |stamp: Stamp| (stamp.byte, self.clock.moment_of(stamp.at));
             let delivered = delivered.map(at).and_then(|(byte, at)| upstream.delivery.acknowledged(byte, at));
             if let Some((bytes, took)) = delivered {
-                let waits = stream::unsent(&upstream.socket).is_some_and(|bytes| bytes > 0);
-                self.forwarder.handle_input(now, Input::Delivered { flow, bytes, took, waits });
+                self.forwarder.handle_input(now, Input::Delivered { flow, bytes, took });
             }
         }
         told
