@@ -57,7 +57,7 @@ def hops(out):
 
 
 def traced(c, *words, to=None):
-    code, out = ran(["traceroute", "-n", "-q", "1", "-w", "2", "-m", "4", *words, to or c.peer_ip])
+    code, out = ran(["traceroute", "-n", "-q", "1", "-w", "5", "-m", "4", *words, to or c.peer_ip])
     return out if code is None else hops(out)
 
 
