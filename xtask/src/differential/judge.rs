@@ -43,6 +43,11 @@ impl Seen {
     pub fn differs(&self) -> bool {
         self.differed * 2 > self.turns
     }
+
+    /// Whether it wants a program that is not installed here.
+    pub fn is_missing(&self) -> bool {
+        self.words[0].starts_with("missing: ")
+    }
 }
 
 /// All that is known of all arms.
@@ -94,7 +99,9 @@ impl Judged {
 
     /// Cases that differed and have no name, or have a name and never differed.
     pub fn doubtful(&self, arm: &str, exceptions: &Exceptions) -> Vec<String> {
-        let is_doubtful = |case: &str, seen: &Seen| (seen.differed > 0) != exceptions.number(arm, case).is_some();
+        let is_doubtful = |case: &str, seen: &Seen| {
+            (seen.differed > 0) != exceptions.number(arm, case).is_some() && !seen.is_missing()
+        };
         let of = self.seen.get(arm).into_iter().flatten();
         of.filter(|(case, seen)| is_doubtful(case, seen)).map(|(case, _)| case.clone()).collect()
     }
@@ -133,7 +140,7 @@ impl Judged {
                 let named = exceptions.number(arm, case).is_some();
                 if seen.differs() && !named {
                     verdict.unnamed.push((arm.to_owned(), case.clone()));
-                } else if seen.differed == 0 && named && !exceptions.comes_and_goes(arm, case) {
+                } else if seen.differed == 0 && named && !seen.is_missing() && !exceptions.comes_and_goes(arm, case) {
                     verdict.stale.push((arm.to_owned(), case.clone()));
                 }
             }
@@ -190,6 +197,16 @@ mod tests {
         assert!(judged.verdict(&named("arms = \"up\"\ncases = [\"a\", \"b\"]\nsometimes = true")).holds());
         let doubtful = |cases: &str| judged.doubtful("up", &named(&format!("arms = \"up\"\ncases = {cases}")));
         assert_eq!((doubtful("\"b\""), doubtful("\"a\"")), (vec![], vec!["a".to_owned(), "b".to_owned()]));
+    }
+
+    #[test]
+    fn a_name_for_a_program_that_is_not_installed_waits_for_it() {
+        let judged = judged(&["bare a missing:\nup a missing:"]);
+        let named = named("arms = \"up\"\ncases = \"a\"");
+        assert_eq!(judged.verdict(&named).stale.len(), 1, "these words are no such words");
+        let mut judged = Judged::default();
+        judged.add(Played::read(&["bare\ta\tmissing: x".to_owned(), "up\ta\tmissing: x".to_owned()]));
+        assert!(judged.verdict(&named).holds() && judged.doubtful("up", &named).is_empty());
     }
 
     #[test]

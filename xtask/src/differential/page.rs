@@ -2,7 +2,7 @@
 
 use super::ARMS;
 use super::exceptions::Exceptions;
-use super::judge::{Judged, Verdict};
+use super::judge::{Judged, Seen, Verdict};
 use std::fmt::Write as _;
 
 /// What has to be done about it.
@@ -52,6 +52,11 @@ pub fn page(judged: &Judged, exceptions: &Exceptions, verdict: &Verdict, here: &
         let unnamed = verdict.unnamed.iter().filter(|(of, _)| of == arm).count();
         let same = cases.len() - differ;
         let _ = writeln!(text, "| {arm} | {how} | {} | {same} | {} | {unnamed} |", cases.len(), differ - unnamed);
+    }
+    let missing = |case: &&str| ARMS.iter().any(|(arm, _)| judged.seen(arm, case).is_some_and(Seen::is_missing));
+    let missing: Vec<String> = judged.names().into_iter().filter(missing).map(|case| format!("`{case}`")).collect();
+    if !missing.is_empty() {
+        let _ = write!(text, "\nNot played, for the program is not installed here: {}.\n", missing.join(", "));
     }
     text += "\n## Differences\n\nA number is that of the exception below, `!` a difference without a name, `–` none. `-v6`: over IPv6.\n\n";
     text += &matrix(judged, exceptions);

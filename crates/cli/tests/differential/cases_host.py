@@ -316,4 +316,4 @@ def listed_by_the_kernel(c):
     peer, stream = c.to("stays")
     own = "%08X:%04X" % (struct.unpack("<I", socket.inet_aton(stream.getsockname()[0]))[0], stream.getsockname()[1])
     with open("/proc/net/tcp") as file:
-        return [line.split()[3] for line in file if line.split()[1] == own]
+        return [line.split()[3] for line in file if line.split()[1] == own and line.split()[2].endswith(":%04X" % peer.port)]

@@ -57,7 +57,11 @@ def hops(out):
 
 
 def traced(c, *words, to=None):
-    code, out = ran(["traceroute", "-n", "-q", "1", "-w", "2", "-m", "4", *words, to or c.peer_ip])
+    """Once more if no hop answers at all, as happens on a machine that is busy."""
+    for _ in range(3):
+        code, out = ran(["traceroute", "-n", "-q", "1", "-w", "2", "-m", "4", *words, to or c.peer_ip])
+        if code is None or set(hops(out)) - set("*| "):
+            break
     return out if code is None else hops(out)
 
 
