@@ -3,9 +3,7 @@
 use headstart_core::realtime::frame::Frame;
 use headstart_core::realtime::{FrameError, Hello, SessionId, WINDOW};
 use headstart_io::clock::Clock;
-use headstart_realtime::{
-    Config, Ending, Kind, Listener, Message, SendError, Session, SessionError, Why, blocking, relay,
-};
+use headstart_realtime::{Config, Ending, Kind, Listener, Message, SendError, Session, SessionError, Why, blocking};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

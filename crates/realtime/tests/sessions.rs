@@ -2,7 +2,7 @@
 
 use headstart_core::realtime::frame::Frame;
 use headstart_core::realtime::{Hello, LaneId, SessionId};
-use headstart_realtime::{Config, Kind, Listener, Session, relay};
+use headstart_realtime::{Config, Kind, Listener, Session};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
