@@ -4,13 +4,10 @@ use super::super::{HEADROOM, Output, Packet};
 use super::{Connection, Phase};
 use crate::time::Instant;
 use crate::wire::ip::tcp::{self, CHECKSUM_AT, Flags, HEADER, Segment};
-use crate::wire::ip::{Header, TCP, checksum, header_len, write};
+use crate::wire::ip::{HOP_LIMIT, Header, TCP, checksum, header_len, write};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
-
-/// 64: the default of today's hosts (RFC 1700).
-const HOP_LIMIT: u8 = 64;
 
 fn header(from: SocketAddr, to: SocketAddr) -> Header {
     Header {

@@ -16,7 +16,7 @@ use super::{Failure, FlowId, Output, Packet, Settings, profile};
 use crate::time::{Duration, Instant};
 use crate::wire::ip::icmp::{self, Trouble};
 use crate::wire::ip::tcp::{Flags, Segment, before};
-use crate::wire::ip::{self, Header};
+use crate::wire::ip::{self, HOP_LIMIT, Header};
 use down::Down;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -117,7 +117,7 @@ impl Connection {
         let (header, profile) = (syn.header, settings.profile);
         // 536 and 1220: what is taken to hold where nothing is said (RFC 9293, section 3.7.1).
         let offered = syn.segment.mss.unwrap_or(if app.is_ipv4() { 536 } else { 1220 });
-        let quoted = syn.bytes.len().min(icmp::MOST_QUOTED);
+        let quoted = syn.bytes.len().min(icmp::most_quoted(app.is_ipv4()));
         let traffic_class = header.traffic_class & DSCP;
         let mut connection = Self {
             id,
@@ -229,7 +229,7 @@ impl Connection {
             }
             (Phase::Asked, Failure::Trouble(trouble)) => {
                 // The peer's own address: the program's kernel looks at the quotation alone.
-                let error = icmp::error(self.flow.peer.ip(), self.flow.app.ip(), trouble, &self.syn);
+                let error = icmp::error(self.flow.peer.ip(), self.flow.app.ip(), trouble, &self.syn, HOP_LIMIT);
                 out.extend(error.map(|packet| Output::Packet(Packet::finished(packet))));
             }
             (Phase::Asked, Failure::Silence | Failure::Here) => {}
@@ -245,7 +245,8 @@ impl Connection {
     fn time_out(&mut self, now: Instant, trouble: Option<Trouble>, out: &mut VecDeque<Output>) {
         self.phase = Phase::Silent { until: now + LONGEST_SILENCE };
         let (app, peer) = (self.flow.app.ip(), self.flow.peer.ip());
-        let error = trouble.and_then(|trouble| icmp::error(peer, app, trouble, &self.as_sent_by_the_program()));
+        let error =
+            trouble.and_then(|trouble| icmp::error(peer, app, trouble, &self.as_sent_by_the_program(), HOP_LIMIT));
         out.extend(error.map(|packet| Output::Packet(Packet::finished(packet))));
         out.push_back(Output::TimeOut { flow: self.id });
     }

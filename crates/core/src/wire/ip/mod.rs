@@ -24,6 +24,8 @@ pub const ICMP_V6: u8 = 58;
 pub const V4_HEADER: usize = 20;
 /// Bytes of an IPv6 header without extensions.
 pub const V6_HEADER: usize = 40;
+/// How many routers what begins on this host may pass: the default of today's hosts (RFC 1700).
+pub const HOP_LIMIT: u8 = 64;
 /// The two bits of ECN in a traffic class (RFC 3168).
 pub const ECN: u8 = 0b11;
 
