@@ -148,6 +148,12 @@ impl Forwarder {
         self.flows.values().map(Connection::waiting).sum()
     }
 
+    /// A packet of a program was damaged, or made so: it is counted, and that is all.
+    pub fn leave_out(&mut self) {
+        self.tally.packets += 1;
+        self.tally.left_out += 1;
+    }
+
     /// Ports that send datagrams.
     pub fn mappings(&self) -> usize {
         self.datagrams.len()
