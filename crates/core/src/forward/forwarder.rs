@@ -238,7 +238,7 @@ impl Forwarder {
     }
 
     fn open_flow(&mut self, now: Instant, ends: (SocketAddr, SocketAddr), syn: &Arrived<'_>) {
-        if ends.1.port() == 0 || (self.is_full() && !self.make_room(now)) {
+        if self.is_full() && !self.make_room(now) {
             self.tally.refused += 1;
             return;
         }

@@ -57,10 +57,10 @@ impl Connection {
         self.bare(&self.segment(Flags::RST | Flags::ACK, self.down.next(), (self.up.acked(), 0)))
     }
 
-    /// Something before what is acknowledged, which a kernel answers with its window.
+    /// Something before what is acknowledged, which a kernel answers at once, with its window.
     pub(super) fn probe(&mut self) -> Packet {
         let told = self.up.tell();
-        self.bare(&self.segment(Flags::ACK, self.down.next().wrapping_sub(1), told))
+        self.bare(&self.segment(Flags::ACK, self.down.first().wrapping_sub(1), told))
     }
 
     /// The beginning of a segment as the program's kernel would send it next, to be quoted.
