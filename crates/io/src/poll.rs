@@ -50,6 +50,8 @@ pub struct Change {
     pub ending: bool,
     /// There is an error, or something else in the queue of errors.
     pub failed: bool,
+    /// It is over in both directions, or there is an error.
+    pub over: bool,
     flags: EventFlags,
 }
 
@@ -63,6 +65,7 @@ impl Change {
             urgent: has(EventFlags::PRI),
             ending: has(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR),
             failed: has(EventFlags::ERR),
+            over: has(EventFlags::HUP | EventFlags::ERR),
             flags,
         }
     }

@@ -10,6 +10,7 @@ const CASES: &[&str] = &[
     "refused",
     "refused-v6",
     "refused-without-waiting",
+    "port-zero",
     "unreachable-at-the-router",
     "prohibited-at-the-router-v6",
     "filtered-as-no-route",
@@ -34,6 +35,9 @@ const CASES: &[&str] = &[
     "shut-for-both",
     "resets",
     "closes-with-bytes-unread",
+    "end-then-reset",
+    "writes-after-the-peer-closed",
+    "writes-after-the-peer-closed-v6",
     "killed-program",
     "set-and-read",
     "opening-with-a-mark-for-routers",
@@ -56,6 +60,10 @@ const CASES: &[&str] = &[
     "resolver-asked-over-tcp",
     "by-hand-an-exchange",
     "by-hand-half-a-close",
+    "by-hand-a-reset-that-is-next",
+    "by-hand-a-reset-within-the-window",
+    "by-hand-a-wrong-checksum",
+    "by-hand-bytes-after-the-end",
 ];
 const BARE: &str = "bare";
 const ARMS: [&str; 2] = ["run-tun", "up"];

@@ -7,8 +7,9 @@ use headstart_lab::world::Fate;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::process::Stdio;
+use std::time::Duration;
 
 /// The lines of one kind of `--flows` of a run.
 fn lines(lab: &Lab, event: &str) -> Vec<Value> {
@@ -142,6 +143,67 @@ inside!(a_connection_that_a_program_gives_up_is_given_up_outside_and_the_other_o
     until("the first one has ended", || begun() == [false, true]);
     drop(stdin);
     assert!(ours.wait().unwrap().success());
+});
+
+/// Asks, and when told says more, which it need not be able to; then waits until the connection is over, and only then hears all there is: says
+/// how many bytes, and how that ended.
+const HEARS_LATE: &str = "
+import errno, os, select, socket, sys
+s = socket.create_connection(('198.19.0.1', int(sys.argv[1])))
+s.sendall(b'question')
+print(os.getppid(), flush=True)
+sys.stdin.readline()
+try:
+    s.sendall(b'more')
+except OSError:
+    pass
+print('said', flush=True)
+over = select.poll()
+over.register(s, 0)
+over.poll(60000)
+heard = 0
+try:
+    while chunk := s.recv(100000):
+        heard += len(chunk)
+    print(heard, 'end')
+except OSError as e:
+    print(heard, errno.errorcode[e.errno])
+";
+
+inside!(what_a_peer_says_before_it_resets_the_connection_is_heard_though_the_program_said_more, || {
+    use rustix::process::{Pid, Signal, kill_process};
+    let Some(python) = crate::lab::python() else { return };
+    let lab = Lab::new();
+    let listener = lab.network.on_servers(|| TcpListener::bind(("198.19.0.1", 0)).unwrap()).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for (ends, expected) in [(false, "30000 ECONNRESET"), (true, "30000 end")] {
+        let mut ours = lab.command(HEADSTART);
+        ours.args(["run", "--measure", "--", &python, "-c", HEARS_LATE, &port.to_string()]);
+        let mut ours = ours.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut out = BufReader::new(ours.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let (mut peer, _) = listener.accept().unwrap();
+        peer.read_exact(&mut [0; 8]).unwrap();
+        // What forwards finds all at once when it goes on: answer, reset, and what the program has said meanwhile.
+        let forwarder = Pid::from_raw(out.next().unwrap().parse().unwrap()).unwrap();
+        kill_process(forwarder, Signal::STOP).unwrap();
+        peer.write_all(&[7; 30_000]).unwrap();
+        if ends {
+            peer.shutdown(Shutdown::Write).unwrap();
+        }
+        until("the host has the answer", || headstart_io::sys::stream::unacknowledged(&peer) == Some(0));
+        rustix::net::sockopt::set_socket_linger(&peer, Some(Duration::ZERO)).unwrap();
+        drop(peer);
+        let table = || lab.command("cat").arg("/proc/net/tcp").output().unwrap().stdout;
+        // 01 and 08 are ESTABLISHED and CLOSE_WAIT of net/tcp_states.h.
+        let open = [format!(":{port:04X} 01 "), format!(":{port:04X} 08 ")];
+        let is_open = || open.iter().any(|open| String::from_utf8_lossy(&table()).contains(open));
+        until("the host has the reset", || !is_open());
+        ours.stdin.take().unwrap().write_all(b"\n").unwrap();
+        assert_eq!(out.next().unwrap(), "said");
+        kill_process(forwarder, Signal::CONT).unwrap();
+        assert_eq!(out.next().unwrap(), expected);
+        assert!(ours.wait().unwrap().success());
+    }
 });
 
 /// Connects from a port of its own choice, and from one that the kernel chose: says which.

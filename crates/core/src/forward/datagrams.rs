@@ -6,7 +6,7 @@ use super::udp_flow::UdpFlow;
 use super::{HEADROOM, MappingId, Output, Packet, Record};
 use crate::time::{Duration, Instant};
 use crate::wire::ip::icmp::{self, Trouble};
-use crate::wire::ip::{Header, UDP, checksum, header_len, udp, write};
+use crate::wire::ip::{HOP_LIMIT, Header, UDP, checksum, header_len, udp, write};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -17,8 +17,6 @@ const LIFETIME: Duration = Duration::from_secs(300);
 const MOST_PEERS: usize = 256;
 /// The port of DNS.
 const DNS: u16 = 53;
-/// 64: the default of today's hosts (RFC 1700).
-const HOP_LIMIT: u8 = 64;
 
 #[derive(Debug)]
 struct Mapping {
@@ -126,7 +124,7 @@ impl Datagrams {
         id: MappingId,
         from: SocketAddr,
         (bytes, size): (Vec<u8>, Option<u16>),
-        traffic_class: u8,
+        marks: (u8, u8),
         out: &mut VecDeque<Output>,
     ) {
         self.touch(now, id);
@@ -144,7 +142,7 @@ impl Datagrams {
         } else {
             mapping.flow(now, from, out).received(now, pieces(&bytes[HEADROOM..], train));
         }
-        out.push_back(Output::Packet(dress(from, app, (bytes, train), traffic_class)));
+        out.push_back(Output::Packet(dress(from, app, (bytes, train), marks)));
     }
 
     /// The network reports the outcome of a datagram.
@@ -152,7 +150,7 @@ impl Datagrams {
         &mut self,
         id: MappingId,
         to: SocketAddr,
-        (reporter, trouble): (Option<IpAddr>, Trouble),
+        (reporter, trouble, hop_limit): (Option<IpAddr>, Trouble, u8),
         data: &[u8],
         out: &mut VecDeque<Output>,
     ) {
@@ -169,13 +167,13 @@ impl Datagrams {
         }
         // The datagram as the program's kernel knows it: its headers, and how it begins.
         let ip = header_len(to.ip());
-        let data = &data[..data.len().min(icmp::MOST_QUOTED - ip - udp::HEADER)];
+        let data = &data[..data.len().min(icmp::most_quoted(to.is_ipv4()) - ip - udp::HEADER)];
         let mut quoted = vec![0; ip + udp::HEADER];
-        write(&header(app, to, 0), udp::HEADER + data.len(), &mut quoted);
+        write(&header(app, to, (0, HOP_LIMIT)), udp::HEADER + data.len(), &mut quoted);
         udp::write(app.port(), to.port(), data.len(), &mut quoted[ip..]);
         quoted.extend(data);
         let reporter = reporter.filter(|ip| ip.is_ipv4() == to.is_ipv4()).unwrap_or(to.ip());
-        let error = icmp::error(reporter, app.ip(), trouble, &quoted);
+        let error = icmp::error(reporter, app.ip(), trouble, &quoted, hop_limit);
         out.extend(error.map(|packet| Output::Packet(Packet::finished(packet))));
     }
 
@@ -213,9 +211,9 @@ impl Mapping {
     }
 }
 
-fn header(from: SocketAddr, to: SocketAddr, traffic_class: u8) -> Header {
+fn header(from: SocketAddr, to: SocketAddr, (traffic_class, hop_limit): (u8, u8)) -> Header {
     let (source, destination) = (from.ip(), to.ip());
-    Header { source, destination, protocol: UDP, traffic_class, hop_limit: HOP_LIMIT, whole: false, fragment: None }
+    Header { source, destination, protocol: UDP, traffic_class, hop_limit, whole: false, fragment: None }
 }
 
 /// The size of a train's datagrams, if `len` bytes in pieces of `size` are more than one.
@@ -229,10 +227,10 @@ fn pieces(data: &[u8], train: Option<u16>) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Writes headers before a datagram that begins behind the headroom, or before a train of them.
-fn dress(from: SocketAddr, to: SocketAddr, (mut bytes, train): (Vec<u8>, Option<u16>), traffic_class: u8) -> Packet {
+fn dress(from: SocketAddr, to: SocketAddr, (mut bytes, train): (Vec<u8>, Option<u16>), marks: (u8, u8)) -> Packet {
     let (ip, data) = (header_len(to.ip()), bytes.len() - HEADROOM);
     let (start, transport) = (HEADROOM - udp::HEADER - ip, HEADROOM - udp::HEADER);
-    write(&header(from, to, traffic_class), udp::HEADER + data, &mut bytes[start..]);
+    write(&header(from, to, marks), udp::HEADER + data, &mut bytes[start..]);
     udp::write(from.port(), to.port(), data, &mut bytes[transport..]);
     let sum = checksum::fold(checksum::pseudo_header(from.ip(), to.ip(), UDP, udp::HEADER + data));
     let at = transport + usize::from(udp::CHECKSUM_AT);

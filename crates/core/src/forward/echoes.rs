@@ -107,12 +107,19 @@ impl Echoes {
     }
 
     /// A reply.
-    pub fn received(&mut self, now: Instant, from: IpAddr, message: Vec<u8>, out: &mut VecDeque<Output>) {
+    pub fn received(
+        &mut self,
+        now: Instant,
+        from: IpAddr,
+        (message, hop_limit): (Vec<u8>, u8),
+        out: &mut VecDeque<Output>,
+    ) {
         let Some(id) = icmp::echo_reply(from.is_ipv4(), &message) else { return };
         let Some(flow) = self.asked.get_mut(&(from, id)) else { return };
         if now.since(flow.last) < LIFETIME {
             flow.replied(now, &message);
-            out.push_back(Output::Packet(Packet::finished(icmp::packet_of(from, flow.app, 0, message))));
+            let packet = icmp::packet_of(from, flow.app, (0, hop_limit), message);
+            out.push_back(Output::Packet(Packet::finished(packet)));
         }
     }
 
@@ -120,9 +127,8 @@ impl Echoes {
     pub fn failed(
         &mut self,
         to: IpAddr,
-        reporter: Option<IpAddr>,
+        (reporter, trouble, hop_limit): (Option<IpAddr>, Trouble, u8),
         message: &[u8],
-        trouble: Trouble,
         out: &mut VecDeque<Output>,
     ) {
         let Some(id) = icmp::echo_request(to.is_ipv4(), message) else { return };
@@ -130,7 +136,7 @@ impl Echoes {
         flow.icmp_errors += 1;
         let app = flow.app;
         let ip = header_len(to);
-        let message = &message[..message.len().min(icmp::MOST_QUOTED - ip)];
+        let message = &message[..message.len().min(icmp::most_quoted(to.is_ipv4()) - ip)];
         let mut quoted = vec![0; ip];
         let protocol = if to.is_ipv4() { crate::wire::ip::ICMP } else { crate::wire::ip::ICMP_V6 };
         let header = Header {
@@ -145,7 +151,7 @@ impl Echoes {
         write(&header, message.len(), &mut quoted);
         quoted.extend(message);
         let reporter = reporter.filter(|ip| ip.is_ipv4() == to.is_ipv4()).unwrap_or(to);
-        let error = icmp::error(reporter, app, trouble, &quoted);
+        let error = icmp::error(reporter, app, trouble, &quoted, hop_limit);
         out.extend(error.map(|packet| Output::Packet(Packet::finished(packet))));
     }
 }

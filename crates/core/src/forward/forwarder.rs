@@ -148,6 +148,12 @@ impl Forwarder {
         self.flows.values().map(Connection::waiting).sum()
     }
 
+    /// A packet of a program was damaged, or made so: it is counted, and that is all.
+    pub fn leave_out(&mut self) {
+        self.tally.packets += 1;
+        self.tally.left_out += 1;
+    }
+
     /// Ports that send datagrams.
     pub fn mappings(&self) -> usize {
         self.datagrams.len()
@@ -232,7 +238,7 @@ impl Forwarder {
     }
 
     fn open_flow(&mut self, now: Instant, ends: (SocketAddr, SocketAddr), syn: &Arrived<'_>) {
-        if ends.1.port() == 0 || (self.is_full() && !self.make_room(now)) {
+        if self.is_full() && !self.make_room(now) {
             self.tally.refused += 1;
             return;
         }
@@ -379,16 +385,18 @@ impl Machine for Forwarder {
                     self.outputs.push_back(Output::Record(Record::Flow(Box::new(connection.flow))));
                 }
             }
-            Input::Datagram { mapping, from, bytes, traffic_class, train } => {
-                self.datagrams.received(now, mapping, from, (bytes, train), traffic_class, &mut self.outputs);
+            Input::Datagram { mapping, from, bytes, marks, train } => {
+                self.datagrams.received(now, mapping, from, (bytes, train), marks, &mut self.outputs);
             }
             Input::NotMapped { mapping } => self.datagrams.close(mapping, &mut self.outputs),
-            Input::DatagramFailed { mapping, to, reporter, trouble, data } => {
-                self.datagrams.failed(mapping, to, (reporter, trouble), &data, &mut self.outputs);
+            Input::DatagramFailed { mapping, to, reporter, trouble, data, hop_limit } => {
+                self.datagrams.failed(mapping, to, (reporter, trouble, hop_limit), &data, &mut self.outputs);
             }
-            Input::Echoed { from, message } => self.echoes.received(now, from, message, &mut self.outputs),
-            Input::EchoFailed { to, reporter, message, trouble } => {
-                self.echoes.failed(to, reporter, &message, trouble, &mut self.outputs);
+            Input::Echoed { from, message, hop_limit } => {
+                self.echoes.received(now, from, (message, hop_limit), &mut self.outputs);
+            }
+            Input::EchoFailed { to, reporter, message, trouble, hop_limit } => {
+                self.echoes.failed(to, (reporter, trouble, hop_limit), &message, &mut self.outputs);
             }
         }
     }

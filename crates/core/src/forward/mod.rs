@@ -214,8 +214,8 @@ pub enum Input {
         from: SocketAddr,
         /// The headroom and the data.
         bytes: Vec<u8>,
-        /// Its traffic class, ECN included.
-        traffic_class: u8,
+        /// Its traffic class, ECN included, and how many routers it might still have passed.
+        marks: (u8, u8),
         /// It is a train: many datagrams, of so many bytes each but perhaps the last.
         train: Option<u16>,
     },
@@ -231,6 +231,8 @@ pub enum Input {
         trouble: Trouble,
         /// The beginning of what the datagram carried, as far as it is known.
         data: Vec<u8>,
+        /// How many routers the report might still have passed.
+        hop_limit: u8,
     },
     /// There is no socket for a port ([`Output::Map`]): the next datagram asks for one anew.
     NotMapped {
@@ -243,6 +245,8 @@ pub enum Input {
         from: IpAddr,
         /// From its type on.
         message: Vec<u8>,
+        /// How many routers it might still have passed.
+        hop_limit: u8,
     },
     /// A request for an echo did not arrive.
     EchoFailed {
@@ -254,6 +258,8 @@ pub enum Input {
         message: Vec<u8>,
         /// What is wrong.
         trouble: Trouble,
+        /// How many routers the report might still have passed.
+        hop_limit: u8,
     },
 }
 

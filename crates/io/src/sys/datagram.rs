@@ -4,6 +4,7 @@
 //! For sockets of UDP, and raw ones of ICMP.
 
 use super::train;
+use headstart_core::wire::ip::HOP_LIMIT;
 use headstart_core::wire::ip::icmp::Trouble;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
 use std::io;
@@ -32,6 +33,8 @@ pub struct Arrived {
     pub from: SocketAddr,
     /// Its traffic class, ECN included; zero if the kernel does not tell.
     pub traffic_class: u8,
+    /// How many routers it might still have passed; [`HOP_LIMIT`] if the kernel does not tell.
+    pub hop_limit: u8,
     /// It is many, of so many bytes each but perhaps the last: of sockets that take trains.
     pub train: Option<u16>,
 }
@@ -45,6 +48,8 @@ pub struct Lost {
     pub reporter: Option<IpAddr>,
     /// What is wrong, if it is something that is reported to programs.
     pub trouble: Option<Trouble>,
+    /// How many routers the report might still have passed; [`HOP_LIMIT`] if it is this host's.
+    pub hop_limit: u8,
 }
 
 /// A non-blocking socket for UDP that tells what surrounds datagrams.
@@ -92,9 +97,9 @@ pub fn ping(v4: bool) -> io::Result<OwnedFd> {
 fn tell_more(socket: &OwnedFd, v4: bool) -> io::Result<()> {
     let on = 1i32.to_ne_bytes();
     let (level, options) = if v4 {
-        (libc::IPPROTO_IP, [libc::IP_RECVERR, libc::IP_RECVTOS])
+        (libc::IPPROTO_IP, [libc::IP_RECVERR, libc::IP_RECVTOS, libc::IP_RECVTTL])
     } else {
-        (libc::IPPROTO_IPV6, [libc::IPV6_RECVERR, libc::IPV6_RECVTCLASS])
+        (libc::IPPROTO_IPV6, [libc::IPV6_RECVERR, libc::IPV6_RECVTCLASS, libc::IPV6_RECVHOPLIMIT])
     };
     options.into_iter().try_for_each(|option| set(socket, level, option, &on))
 }
@@ -209,7 +214,7 @@ pub(super) fn send_with(
 
 /// Receives a datagram into the spare room of `bytes`.
 pub fn receive(socket: impl AsFd, bytes: &mut Vec<u8>) -> io::Result<Arrived> {
-    let (mut traffic_class, mut train, before) = (0, None, bytes.len());
+    let (mut traffic_class, mut hop_limit, mut train, before) = (0, HOP_LIMIT, None, bytes.len());
     let from = receive_with(socket, bytes, 0, |level, kind, data| {
         if (level, kind) == (libc::SOL_UDP, libc::UDP_GRO) {
             train = data.first_chunk().and_then(|word| u16::try_from(i32::from_ne_bytes(*word)).ok());
@@ -220,26 +225,35 @@ pub fn receive(socket: impl AsFd, bytes: &mut Vec<u8>) -> io::Result<Arrived> {
             // A byte for IPv4, and an int for IPv6, whose upper bytes are zero.
             traffic_class = if cfg!(target_endian = "big") { *data.last().unwrap_or(byte) } else { *byte };
         }
+        hop_limit = hop_limit_of((level, kind), data).unwrap_or(hop_limit);
     })?;
     let from = from.ok_or_else(|| io::Error::other("a datagram from nowhere"))?;
     let len = bytes.len() - before;
     let train = train.filter(|size| (1..len).contains(&usize::from(*size)));
-    Ok(Arrived { from, traffic_class, train })
+    Ok(Arrived { from, traffic_class, hop_limit, train })
 }
 
 /// What the network says of a datagram that was sent; the beginning of the datagram goes into the spare room of `bytes`.
 pub fn receive_error(socket: impl AsFd, bytes: &mut Vec<u8>) -> io::Result<Lost> {
-    let mut said = None;
+    let (mut said, mut hop_limit) = (None, HOP_LIMIT);
     let to = receive_with(socket, bytes, libc::MSG_ERRQUEUE, |level, kind, data| {
         let is_error =
             matches!((level, kind), (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR));
         if is_error {
             said = read_error(data);
         }
+        hop_limit = hop_limit_of((level, kind), data).unwrap_or(hop_limit);
     })?;
     let to = to.ok_or_else(|| io::Error::other("an error without a cause"))?;
     let (reporter, trouble) = said.unwrap_or_default();
-    Ok(Lost { to, reporter, trouble })
+    Ok(Lost { to, reporter, trouble, hop_limit })
+}
+
+/// What a control message says of a hop limit, if it is about that.
+fn hop_limit_of(what: (libc::c_int, libc::c_int), data: &[u8]) -> Option<u8> {
+    let is_limit = matches!(what, (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT));
+    let limit = data.first_chunk().filter(|_| is_limit)?;
+    u8::try_from(i32::from_ne_bytes(*limit)).ok()
 }
 
 /// `struct sock_extended_err`, followed by the address of the reporting host: errno, origin, type, code, padding, info, data.
@@ -360,7 +374,7 @@ mod tests {
     use std::net::UdpSocket;
 
     #[test]
-    fn a_datagram_has_the_traffic_class_that_it_was_sent_with() {
+    fn a_datagram_has_the_traffic_class_and_the_hop_limit_that_it_was_sent_with() {
         for here in ["127.0.0.1:0", "[::1]:0"] {
             let Ok(there) = UdpSocket::bind(here) else { continue };
             let to = there.local_addr().unwrap();
@@ -374,7 +388,7 @@ mod tests {
                     other => break other.unwrap(),
                 }
             };
-            assert_eq!((arrived.traffic_class, bytes.as_slice()), (0xb9, &b"hello"[..]));
+            assert_eq!((arrived.traffic_class, arrived.hop_limit, bytes.as_slice()), (0xb9, 9, &b"hello"[..]));
         }
     }
 
@@ -428,7 +442,7 @@ mod tests {
             }
         };
         let reporter = Some(nobody.ip());
-        assert_eq!(lost, Lost { to: nobody, reporter, trouble: Some(Trouble::PortUnreachable) });
+        assert_eq!(lost, Lost { to: nobody, reporter, trouble: Some(Trouble::PortUnreachable), hop_limit: 64 });
         assert_eq!(bytes, b"hello");
     }
 

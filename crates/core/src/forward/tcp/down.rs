@@ -104,7 +104,7 @@ impl Down {
         self.next
     }
 
-    /// The number of our SYN.
+    /// The first number that is not acknowledged; to begin with that of our SYN.
     pub fn first(&self) -> u32 {
         self.unacked
     }

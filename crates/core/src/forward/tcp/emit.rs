@@ -4,13 +4,10 @@ use super::super::{HEADROOM, Output, Packet};
 use super::{Connection, Phase};
 use crate::time::Instant;
 use crate::wire::ip::tcp::{self, CHECKSUM_AT, Flags, HEADER, Segment};
-use crate::wire::ip::{Header, TCP, checksum, header_len, write};
+use crate::wire::ip::{HOP_LIMIT, Header, TCP, checksum, header_len, write};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
-
-/// 64: the default of today's hosts (RFC 1700).
-const HOP_LIMIT: u8 = 64;
 
 fn header(from: SocketAddr, to: SocketAddr) -> Header {
     Header {
@@ -60,10 +57,10 @@ impl Connection {
         self.bare(&self.segment(Flags::RST | Flags::ACK, self.down.next(), (self.up.acked(), 0)))
     }
 
-    /// Something before what is acknowledged, which a kernel answers with its window.
+    /// Something before what is acknowledged, which a kernel answers at once, with its window.
     pub(super) fn probe(&mut self) -> Packet {
         let told = self.up.tell();
-        self.bare(&self.segment(Flags::ACK, self.down.next().wrapping_sub(1), told))
+        self.bare(&self.segment(Flags::ACK, self.down.first().wrapping_sub(1), told))
     }
 
     /// The beginning of a segment as the program's kernel would send it next, to be quoted.

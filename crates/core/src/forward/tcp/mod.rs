@@ -16,7 +16,7 @@ use super::{Failure, FlowId, Output, Packet, Settings, profile};
 use crate::time::{Duration, Instant};
 use crate::wire::ip::icmp::{self, Trouble};
 use crate::wire::ip::tcp::{Flags, Segment, before};
-use crate::wire::ip::{self, Header};
+use crate::wire::ip::{self, HOP_LIMIT, Header};
 use down::Down;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -50,6 +50,8 @@ enum Phase {
     Open,
     /// The peer is silent for good, and the program's kernel is to find that out by itself: it gets no packet until this moment.
     Silent { until: Instant },
+    /// The peer is no more, and the program hears of it when its kernel has acknowledged what the peer said before.
+    Broken,
     /// Over; the socket is to be closed.
     Over,
 }
@@ -117,7 +119,7 @@ impl Connection {
         let (header, profile) = (syn.header, settings.profile);
         // 536 and 1220: what is taken to hold where nothing is said (RFC 9293, section 3.7.1).
         let offered = syn.segment.mss.unwrap_or(if app.is_ipv4() { 536 } else { 1220 });
-        let quoted = syn.bytes.len().min(icmp::MOST_QUOTED);
+        let quoted = syn.bytes.len().min(icmp::most_quoted(app.is_ipv4()));
         let traffic_class = header.traffic_class & DSCP;
         let mut connection = Self {
             id,
@@ -156,9 +158,14 @@ impl Connection {
         matches!(self.phase, Phase::Silent { .. })
     }
 
+    /// Whether the peer hears nothing more.
+    fn is_deaf(&self) -> bool {
+        self.is_over() || self.is_silent() || self.phase == Phase::Broken
+    }
+
     /// Whether all that the program had to say has been said to the peer, and it says no more.
     pub fn program_is_done(&self) -> bool {
-        self.is_over() || self.is_silent() || self.up.is_shut()
+        self.is_deaf() || self.up.is_shut()
     }
 
     /// Bytes of the program that wait for the socket.
@@ -208,7 +215,7 @@ impl Connection {
 
     /// The connection failed.
     pub fn failed(&mut self, now: Instant, why: Failure, out: &mut VecDeque<Output>) {
-        if self.is_over() {
+        if self.is_over() || self.phase == Phase::Broken {
             return;
         }
         if self.is_silent() {
@@ -229,23 +236,48 @@ impl Connection {
             }
             (Phase::Asked, Failure::Trouble(trouble)) => {
                 // The peer's own address: the program's kernel looks at the quotation alone.
-                let error = icmp::error(self.flow.peer.ip(), self.flow.app.ip(), trouble, &self.syn);
+                let error = icmp::error(self.flow.peer.ip(), self.flow.app.ip(), trouble, &self.syn, HOP_LIMIT);
                 out.extend(error.map(|packet| Output::Packet(Packet::finished(packet))));
             }
             (Phase::Asked, Failure::Silence | Failure::Here) => {}
             // A reset would be another error than the one that the program's own kernel would have had.
             (Phase::Open, Failure::Silence) => return self.time_out(now, None, out),
             (Phase::Open, Failure::Trouble(trouble)) => return self.time_out(now, Some(trouble), out),
+            (Phase::Open, _) if self.down.head().is_some() => {
+                // A reset takes back what has not arrived, and where a packet was lost on the way to the program only we have it. Its kernel
+                // acknowledges later what it need not at once: it is asked.
+                self.phase = Phase::Broken;
+                return out.push_back(Output::Packet(self.probe()));
+            }
             _ => out.push_back(Output::Packet(self.reset())),
         }
         self.close(true, out);
+    }
+
+    /// A packet of the program behind which there is no peer any more: what matters is what its kernel has of what the peer has said.
+    fn packet_to_nobody(&mut self, now: Instant, arrived: &Arrived<'_>, out: &mut VecDeque<Output>) {
+        let segment = &arrived.segment;
+        if segment.flags.has(Flags::RST) {
+            return self.close(true, out);
+        }
+        if !segment.flags.has(Flags::ACK) || before(self.down.next(), segment.acknowledged) {
+            return;
+        }
+        if self.down.acknowledged(now, segment, arrived.from == arrived.to) {
+            self.send_again(out);
+        }
+        if self.down.head().is_none() {
+            out.push_back(Output::Packet(self.reset()));
+            self.close(true, out);
+        }
     }
 
     /// The program's kernel is to time out, by an error of the network if there is one (RFC 5461: a soft one until then).
     fn time_out(&mut self, now: Instant, trouble: Option<Trouble>, out: &mut VecDeque<Output>) {
         self.phase = Phase::Silent { until: now + LONGEST_SILENCE };
         let (app, peer) = (self.flow.app.ip(), self.flow.peer.ip());
-        let error = trouble.and_then(|trouble| icmp::error(peer, app, trouble, &self.as_sent_by_the_program()));
+        let error =
+            trouble.and_then(|trouble| icmp::error(peer, app, trouble, &self.as_sent_by_the_program(), HOP_LIMIT));
         out.extend(error.map(|packet| Output::Packet(Packet::finished(packet))));
         out.push_back(Output::TimeOut { flow: self.id });
     }
@@ -306,6 +338,7 @@ impl Connection {
                 }
                 return;
             }
+            Phase::Broken => return self.packet_to_nobody(now, &arrived, out),
             _ => {}
         }
         if flags.has(Flags::RST) {
@@ -352,12 +385,18 @@ impl Connection {
     fn was_reset(&mut self, now: Instant, sequence: u32, batch: bool, out: &mut VecDeque<Output>) {
         // Both sides are closed, and a kernel that has forgotten the connection takes back nothing of what was said on it.
         let gone = self.up.is_fin_acknowledged() && self.down.is_done();
-        if !gone && self.up.is_in_window(sequence) {
-            // What was said before is heard before.
-            self.push_deferred(now, batch, out);
-            self.flow.end(now, End::ResetByProgram);
-            self.close(true, out);
+        if gone || !self.up.is_in_window(sequence) {
+            return;
         }
+        if self.phase == Phase::Open && !self.up.is_next(sequence) {
+            // A guess that is near (RFC 5961, section 3.2), or something before it was lost: a kernel that knows of no connection answers
+            // with the right number.
+            return self.acknowledge(out);
+        }
+        // What was said before is heard before.
+        self.push_deferred(now, batch, out);
+        self.flow.end(now, End::ResetByProgram);
+        self.close(true, out);
     }
 
     /// What follows from what has changed: reading goes on, or all is said.
@@ -383,7 +422,7 @@ impl Connection {
     /// The peer's data.
     pub fn received(&mut self, now: Instant, bytes: Vec<u8>, urgent: bool, out: &mut VecDeque<Output>) {
         let data = &bytes[super::HEADROOM.min(bytes.len())..];
-        if self.is_over() || data.is_empty() {
+        if self.is_deaf() || data.is_empty() {
             return;
         }
         let segments = data.len().div_ceil(usize::from(self.cut_to.unwrap_or(self.down.mss)).max(1));
@@ -394,7 +433,7 @@ impl Connection {
 
     /// The peer sends no more.
     pub fn ended(&mut self, now: Instant, out: &mut VecDeque<Output>) {
-        if self.is_over() || self.down.has_ended() {
+        if self.is_deaf() || self.down.has_ended() {
             return;
         }
         out.push_back(Output::Packet(self.fin(now)));

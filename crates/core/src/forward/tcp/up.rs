@@ -110,6 +110,11 @@ impl Up {
         !before(sequence, self.acked) && !before(self.edge, sequence)
     }
 
+    /// Whether it is the number that is expected. As the program's kernel sees it, that is what was acknowledged; what waits comes behind.
+    pub fn is_next(&self, sequence: u32) -> bool {
+        !before(sequence, self.acked) && !before(self.next, sequence)
+    }
+
     /// Whether what waits has done so for long enough; it is to be acknowledged now.
     pub fn grace_is_over(&mut self, now: Instant) -> bool {
         let over = self.grace.is_some_and(|at| now >= at);
@@ -221,8 +226,8 @@ impl Connection {
             return self.acknowledge(out);
         }
         if to > from && up.fin {
-            // Behind its FIN a program has nothing to say.
-            return self.acknowledge(out);
+            // Behind its FIN a program has nothing to say (RFC 9293, section 3.10.7.4: it is ignored).
+            return;
         }
         if to > from {
             let look = self.take(now, (std::mem::take(&mut bytes), from, to), segments);
@@ -337,11 +342,11 @@ impl Connection {
 
     /// Gives the socket what it is waiting for; and acknowledges when there is nothing, in a `batch` of packets perhaps later.
     pub(super) fn push(&mut self, now: Instant, batch: bool, out: &mut VecDeque<Output>) {
-        let up = &mut self.up;
-        up.defers = false;
-        if up.sending {
+        self.up.defers = false;
+        if self.up.sending || self.is_deaf() {
             return;
         }
+        let up = &mut self.up;
         if self.connected && !up.full {
             if let Some(first) = up.held.front() {
                 let urgent = first.urgent;
@@ -383,7 +388,7 @@ impl Connection {
 
     /// What became of pieces, in a `batch` of packets or not: these were not taken.
     pub(crate) fn sent(&mut self, now: Instant, mut pieces: VecDeque<Piece>, batch: bool, out: &mut VecDeque<Output>) {
-        if self.is_over() || self.is_silent() {
+        if self.is_deaf() {
             return;
         }
         let up = &mut self.up;
@@ -399,7 +404,7 @@ impl Connection {
 
     /// The socket takes more.
     pub(crate) fn writable(&mut self, now: Instant, out: &mut VecDeque<Output>) {
-        if self.is_over() || self.is_silent() || !self.up.full {
+        if self.is_deaf() || !self.up.full {
             return;
         }
         self.up.full = false;

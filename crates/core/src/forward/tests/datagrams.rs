@@ -3,7 +3,7 @@
 use super::*;
 use crate::forward::NotCarried;
 use crate::wire::dns::Answer;
-use crate::wire::ip::icmp::{self, MOST_QUOTED, Trouble};
+use crate::wire::ip::icmp::{self, Trouble, most_quoted};
 use crate::wire::ip::{ICMP, UDP, udp};
 use crate::wire::record::RecordType;
 use std::net::IpAddr;
@@ -49,9 +49,10 @@ fn one_socket_serves_a_port_whomever_it_speaks_to() {
     let (mapping, from) = (*mapping, "203.0.113.9:99".parse().unwrap());
     let mut bytes = vec![0; HEADROOM];
     bytes.extend(b"from a stranger");
-    rig.input(Input::Datagram { mapping, from, bytes, traffic_class: 1, train: None });
+    rig.input(Input::Datagram { mapping, from, bytes, marks: (1, 43), train: None });
     let (header, payload) = rig.packets.pop().unwrap();
-    assert_eq!((header.source, header.traffic_class), (from.ip(), 1), "ECN comes through");
+    let marks = (header.source, header.traffic_class, header.hop_limit);
+    assert_eq!(marks, (from.ip(), 1, 43), "ECN comes through, and how far it came");
     assert_eq!(udp::parse(&payload), Some((99, 4000, &b"from a stranger"[..])));
 }
 
@@ -83,7 +84,7 @@ fn a_train_of_datagrams_stays_one_both_ways_and_its_questions_are_timed_one_by_o
     assert_eq!((&bytes[*from..], *told), (&train[..], size));
     let (mapping, from) = (*mapping, "198.51.100.53:53".parse().unwrap());
     let bytes = [&[0; HEADROOM][..], &train].concat();
-    let answers = Input::Datagram { mapping, from, bytes, traffic_class: 0, train: size };
+    let answers = Input::Datagram { mapping, from, bytes, marks: (0, 64), train: size };
     rig.forwarder.handle_input(rig.now, answers);
     let mut came = None;
     while let Some(output) = rig.forwarder.poll_output() {
@@ -146,13 +147,13 @@ fn what_the_network_says_of_a_datagram_reaches_the_program_from_who_said_it() {
         (None, Trouble::TooBig(1300), [3, 4]),
     ] {
         let data = [b"probe", &[0; 600][..]].concat();
-        rig.input(Input::DatagramFailed { mapping, to, reporter, trouble, data });
+        rig.input(Input::DatagramFailed { mapping, to, reporter, trouble, data, hop_limit: 62 });
         let (header, message) = rig.packets.pop().unwrap();
-        assert_eq!((header.protocol, &message[..2]), (ICMP, &words[..]));
+        assert_eq!((header.protocol, header.hop_limit, &message[..2]), (ICMP, 62, &words[..]));
         assert_eq!(header.source, reporter.unwrap_or(to.ip()));
         let (quoted, ports) = (&message[8..28], &message[28..32]);
         assert_eq!((&quoted[12..16], ports), (&[192, 0, 2, 7][..], &[0x0f, 0xa0, 0x82, 0x9a][..]));
-        assert_eq!((&message[36..41], message.len()), (&b"probe"[..], 8 + MOST_QUOTED));
+        assert_eq!((&message[36..41], message.len()), (&b"probe"[..], 8 + most_quoted(true)));
     }
 }
 
@@ -182,7 +183,7 @@ fn answer(rig: &mut Rig, query: &[u8]) {
         mapping,
         from: "198.51.100.53:53".parse().unwrap(),
         bytes,
-        traffic_class: 0,
+        marks: (0, 64),
         train: None,
     });
 }
@@ -206,21 +207,24 @@ fn an_echo_comes_back_to_who_asked_for_it_and_to_nobody_else() {
     let mut rig = Rig::new();
     let (app, to) = (rig.app.ip(), rig.peer.ip());
     let request = vec![8, 0, 0, 0, 0, 9, 0, 1, 1, 2, 3];
-    let bytes = icmp::packet_of(app, to, 0, request.clone());
+    let bytes = icmp::packet_of(app, to, (0, 64), request.clone());
     rig.input(Input::Packet { bytes, segment: None });
     let [Output::Echo { hop_limit: 64, .. }] = rig.did[..] else { panic!("{:?}", rig.did) };
     let mut reply = request.clone();
     reply[0] = 0;
-    rig.input(Input::Echoed { from: to, message: reply.clone() });
-    assert_eq!(rig.packets.pop().unwrap().0.destination, app);
+    rig.input(Input::Echoed { from: to, message: reply.clone(), hop_limit: 61 });
+    let header = rig.packets.pop().unwrap().0;
+    assert_eq!((header.destination, header.hop_limit), (app, 61));
     reply[5] = 8;
-    rig.input(Input::Echoed { from: to, message: reply });
+    rig.input(Input::Echoed { from: to, message: reply, hop_limit: 61 });
     assert!(rig.packets.is_empty());
     let router = "203.0.113.1".parse().unwrap();
-    let input = Input::EchoFailed { to, reporter: Some(router), message: request, trouble: Trouble::HopsExceeded };
+    let (reporter, trouble) = (Some(router), Trouble::HopsExceeded);
+    let input = Input::EchoFailed { to, reporter, message: request, trouble, hop_limit: 63 };
     rig.input(input);
     let (header, message) = rig.packets.pop().unwrap();
-    assert_eq!((header.source, message[0], message[28..36].to_vec()), (router, 11, vec![8, 0, 0, 0, 0, 9, 0, 1]));
+    assert_eq!((header.source, header.hop_limit), (router, 63));
+    assert_eq!((message[0], message[28..36].to_vec()), (11, vec![8, 0, 0, 0, 0, 9, 0, 1]));
 }
 
 #[test]

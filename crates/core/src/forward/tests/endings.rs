@@ -59,6 +59,7 @@ fn a_peers_reset_is_the_programs_with_the_exact_number() {
     let mut rig = Rig::open();
     let first = rig.first();
     rig.peer(b"hello");
+    rig.app(Flags::ACK, 1, first.wrapping_add(5), b"");
     rig.packets.clear();
     rig.fails(Failure::Reset);
     let (reset, _) = rig.segments().pop().unwrap();
@@ -67,15 +68,118 @@ fn a_peers_reset_is_the_programs_with_the_exact_number() {
     assert!(matches!(&rig.records[0], Record::Flow(flow) if flow.end == End::ResetByPeer));
 }
 
+#[test]
+fn a_reset_behind_the_peers_end_is_the_programs_too() {
+    for said in [&b""[..], b"last words"] {
+        let mut rig = Rig::open();
+        let (flow, end) = (rig.flow.unwrap(), rig.first().wrapping_add(said.len() as u32 + 1));
+        if !said.is_empty() {
+            rig.peer(said);
+        }
+        rig.input(Input::Ended { flow });
+        rig.app(Flags::ACK, 1, end, b"");
+        rig.app(Flags::ACK, 1, end, b"too late");
+        rig.packets.clear();
+        rig.fails(Failure::Reset);
+        let (reset, _) = rig.segments().pop().expect("a reset");
+        assert_eq!((reset.flags, reset.sequence), (Flags::RST | Flags::ACK, end), "behind the number of the end");
+        assert_eq!(rig.did_close(), Some(true));
+        assert!(matches!(&rig.records[0], Record::Flow(flow) if flow.end == End::ResetByPeer));
+    }
+}
+
+#[test]
+fn a_reset_takes_nothing_from_a_program_that_was_lost_on_the_way_to_it() {
+    let mut rig = Rig::open();
+    let (first, flow) = (rig.first(), rig.flow.unwrap());
+    rig.peer(b"last words");
+    rig.input(Input::Ended { flow });
+    rig.packets.clear();
+    rig.fails(Failure::Reset);
+    // Before all that it has acknowledged: its kernel answers at once.
+    let (asked, _) = rig.segments().pop().expect("a question");
+    assert_eq!((asked.flags, asked.sequence), (Flags::ACK, first.wrapping_sub(1)));
+    assert!(!rig.forwarder.is_needed(), "nobody hears the program");
+    // The packet has never come, and what the program says meanwhile goes nowhere.
+    rig.app(Flags::ACK, 1, first, b"");
+    rig.app(Flags::ACK, 1, first, b"into nothing");
+    assert!(rig.segments().is_empty() && rig.sent.is_empty() && rig.did_close().is_none());
+    rig.pass(Duration::from_millis(250));
+    assert_eq!(rig.segments().pop().expect("once more").1, b"last words");
+    rig.app(Flags::ACK, 13, first.wrapping_add(10), b"");
+    assert!(rig.segments().is_empty(), "the end has not come yet");
+    rig.app(Flags::ACK, 13, first.wrapping_add(11), b"");
+    let (reset, _) = rig.segments().pop().expect("a reset");
+    assert_eq!((reset.flags, reset.sequence), (Flags::RST | Flags::ACK, first.wrapping_add(11)));
+    assert_eq!((rig.did_close(), rig.forwarder.poll_timeout()), (Some(true), None));
+}
+
+#[test]
+fn a_program_that_is_gone_when_its_peer_is_reset_leaves_nothing() {
+    for answer in [Some(Flags::RST), None] {
+        let mut rig = Rig::open();
+        let first = rig.first();
+        rig.peer(b"hello");
+        rig.fails(Failure::Reset);
+        match answer {
+            Some(flags) => rig.app(flags, 1, first, b""),
+            None => rig.pass(Duration::from_secs(3600)),
+        }
+        assert_eq!((rig.did_close(), rig.forwarder.open().len()), (Some(true), 0));
+        assert!(matches!(&rig.records[0], Record::Flow(flow) if flow.end == End::ResetByPeer));
+    }
+}
+
 //= RFC 9293#3.10.7.4/rst
 #[test]
 fn a_programs_reset_is_the_peers_and_a_guess_is_not() {
     let mut rig = Rig::open();
     rig.app(Flags::RST, 0x7000_0000, 0, b"");
+    assert!(rig.did_close().is_none() && rig.segments().is_empty(), "it is far off");
+    // A guess that is near is questioned (RFC 5961, section 3.2).
+    rig.app(Flags::RST, 100, 0, b"");
+    let (question, _) = rig.segments().pop().expect("a question");
+    assert_eq!((question.flags, question.acknowledged), (Flags::ACK, ISS.wrapping_add(1)));
     assert_eq!(rig.did_close(), None);
+    // A kernel that knows of no connection answers it by the number that was asked for.
     rig.app(Flags::RST, 1, 0, b"");
     assert_eq!(rig.did_close(), Some(true));
     assert!(rig.segments().is_empty(), "nobody answers a reset");
+}
+
+#[test]
+fn a_reset_by_what_a_program_knows_to_be_acknowledged_ends_it_while_its_bytes_wait_for_the_socket() {
+    for offset in [1, 6] {
+        let mut rig = Rig::open();
+        let first = rig.first();
+        rig.takes = 0;
+        rig.app(Flags::ACK, 1, first, b"hello");
+        rig.app(Flags::RST, offset, 0, b"");
+        assert_eq!(rig.did_close(), Some(true), "{offset}");
+    }
+}
+
+#[test]
+fn a_reset_of_an_opening_need_not_be_exact() {
+    let mut rig = Rig::new();
+    rig.syn();
+    let flow = rig.flow.unwrap();
+    rig.input(Input::Connected { flow, mss: None });
+    rig.app(Flags::RST, 5, 0, b"");
+    assert_eq!(rig.did_close(), Some(true));
+}
+
+#[test]
+fn what_comes_behind_a_programs_end_is_left_out() {
+    let mut rig = Rig::open();
+    let first = rig.first();
+    rig.app(Flags::ACK | Flags::FIN, 1, first, b"");
+    rig.packets.clear();
+    rig.app(Flags::ACK, 2, first, b"too late");
+    assert!(rig.segments().is_empty() && rig.sent.is_empty());
+    // The same end again, which its kernel sends where the answer was lost, is answered.
+    rig.app(Flags::ACK | Flags::FIN, 1, first, b"");
+    assert_eq!(rig.segments().pop().expect("an answer").0.acknowledged, ISS.wrapping_add(2));
 }
 
 #[test]

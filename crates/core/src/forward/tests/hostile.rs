@@ -59,6 +59,7 @@ proptest! {
                     reporter: None,
                     trouble: Trouble::NoRoute,
                     data: vec![7; 9],
+                    hop_limit: number as u8,
                 }),
             }
             prop_assert!(rig.forwarder.waiting() <= 2 * crate::forward::WINDOW);

@@ -51,6 +51,16 @@ fn without_super_packets_segments_longer_than_any_wires_stay_long_and_count_as_t
 }
 
 #[test]
+fn a_connection_to_port_zero_is_the_peers_to_refuse() {
+    let mut rig = Rig::new();
+    rig.peer.set_port(0);
+    rig.syn();
+    assert!(matches!(rig.did[..], [Output::Connect { peer, .. }] if peer == rig.peer), "{:?}", rig.did);
+    rig.fails(Failure::Refused);
+    assert!(rig.segments().pop().unwrap().0.flags.has(Flags::RST));
+}
+
+#[test]
 fn windows_are_scaled_only_for_who_offers_it() {
     let mut rig = Rig::new();
     let plain = Segment { mss: Some(1460), ..rig.segment(Flags::SYN, 0, 0) };

@@ -7,8 +7,11 @@ use std::net::IpAddr;
 
 /// Bytes of a header.
 pub const HEADER: usize = 8;
-/// Most bytes of a packet that are quoted: an error stays within 576 bytes (RFC 1812, section 4.3.2.3), which every host takes.
-pub const MOST_QUOTED: usize = 500;
+/// Most bytes of a packet that are quoted: an error stays within what every host takes, 576 bytes (RFC 1812, section 4.3.2.3) and 1280 (RFC
+/// 4443, section 2.4). As many as kernels and routers quote, for programs read them.
+pub const fn most_quoted(v4: bool) -> usize {
+    if v4 { 576 - super::V4_HEADER - HEADER } else { 1280 - super::V6_HEADER - HEADER }
+}
 
 /// What is wrong with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,22 +68,27 @@ impl Trouble {
     }
 }
 
-/// The packet by which `reporter` tells `to` of the trouble with `packet`, of which at most [`MOST_QUOTED`] bytes are given.
-/// None if the two are not of one family.
-pub fn error(reporter: IpAddr, to: IpAddr, trouble: Trouble, packet: &[u8]) -> Option<Vec<u8>> {
+/// The packet by which `reporter` tells `to` of the trouble with `packet`, of which at most [`most_quoted`] bytes are given, as it comes in:
+/// with so many routers that it might still pass. None if the two are not of one family.
+pub fn error(reporter: IpAddr, to: IpAddr, trouble: Trouble, packet: &[u8], hop_limit: u8) -> Option<Vec<u8>> {
     if reporter.is_ipv4() != to.is_ipv4() {
         return None;
     }
-    let quoted = &packet[..packet.len().min(MOST_QUOTED)];
+    let quoted = &packet[..packet.len().min(most_quoted(to.is_ipv4()))];
     let (kind, code, word) = trouble.words(to.is_ipv4());
     let mut message = vec![kind, code, 0, 0];
     message.extend(word.to_be_bytes());
     message.extend(quoted);
-    Some(packet_of(reporter, to, 0, message))
+    Some(packet_of(reporter, to, (0, hop_limit), message))
 }
 
-/// A packet with an ICMP message, whose checksum is filled in.
-pub fn packet_of(source: IpAddr, destination: IpAddr, traffic_class: u8, mut message: Vec<u8>) -> Vec<u8> {
+/// A packet with an ICMP message, of this traffic class and hop limit, whose checksum is filled in.
+pub fn packet_of(
+    source: IpAddr,
+    destination: IpAddr,
+    (traffic_class, hop_limit): (u8, u8),
+    mut message: Vec<u8>,
+) -> Vec<u8> {
     let protocol = if destination.is_ipv4() { ICMP } else { ICMP_V6 };
     if let Some(field) = message.get_mut(2..4) {
         field.fill(0);
@@ -93,8 +101,7 @@ pub fn packet_of(source: IpAddr, destination: IpAddr, traffic_class: u8, mut mes
     }
     let len = header_len(destination);
     let mut packet = vec![0; len + message.len()];
-    // 64: the default of today's hosts (RFC 1700).
-    let header = Header { source, destination, protocol, traffic_class, hop_limit: 64, whole: false, fragment: None };
+    let header = Header { source, destination, protocol, traffic_class, hop_limit, whole: false, fragment: None };
     write_ip(&header, message.len(), &mut packet);
     packet[len..].copy_from_slice(&message);
     packet
@@ -146,10 +153,10 @@ mod tests {
         for (reporter, to) in [("192.0.2.1", "192.0.2.9"), ("2001:db8::1", "2001:db8::9")] {
             let (reporter, to): (IpAddr, IpAddr) = (reporter.parse().unwrap(), to.parse().unwrap());
             for trouble in ALL {
-                let packet = error(reporter, to, trouble, &[7; 900]).unwrap();
+                let packet = error(reporter, to, trouble, &[7; 1900], 62).unwrap();
                 let (header, message) = parse(&packet).unwrap();
-                assert_eq!((header.source, header.destination), (reporter, to));
-                assert_eq!(message.len(), HEADER + MOST_QUOTED);
+                assert_eq!((header.source, header.destination, header.hop_limit), (reporter, to, 62));
+                assert_eq!(packet.len(), if to.is_ipv4() { 576 } else { 1280 });
                 let word = u32::from_be_bytes(message[4..8].try_into().unwrap());
                 assert_eq!(Trouble::of(to.is_ipv4(), message[0], message[1], word), Some(trouble));
                 let start =
@@ -157,7 +164,7 @@ mod tests {
                 assert_eq!(checksum::fold(checksum::add(start, message)), 0xffff);
             }
         }
-        assert_eq!(error("192.0.2.1".parse().unwrap(), "::1".parse().unwrap(), Trouble::NoRoute, &[]), None);
+        assert_eq!(error("192.0.2.1".parse().unwrap(), "::1".parse().unwrap(), Trouble::NoRoute, &[], 64), None);
     }
 
     #[test]

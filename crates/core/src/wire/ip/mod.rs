@@ -1,8 +1,8 @@
 //! IP packets: headers of IPv4 and IPv6 to meaning and back, with the transports that are forwarded.
 //!
 //! RFC 791 and 8200 for the headers, RFC 2474 and 3168 for the byte of the traffic class. Foreign bytes are a header or none;
-//! they never panic. Transport checksums of what comes in are not checked: packets handed over here were made on
-//! this very host, which may have left the sum to be done.
+//! they never panic. Reading checks no transport checksum: a packet of this very host may have its sum left to be done. Where it is done,
+//! [`is_sound`] says whether it is right.
 
 pub mod checksum;
 pub mod icmp;
@@ -24,6 +24,8 @@ pub const ICMP_V6: u8 = 58;
 pub const V4_HEADER: usize = 20;
 /// Bytes of an IPv6 header without extensions.
 pub const V6_HEADER: usize = 40;
+/// How many routers what begins on this host may pass: the default of today's hosts (RFC 1700).
+pub const HOP_LIMIT: u8 = 64;
 /// The two bits of ECN in a traffic class (RFC 3168).
 pub const ECN: u8 = 0b11;
 
@@ -137,6 +139,27 @@ fn parse_v6(packet: &[u8]) -> Option<(Header, &[u8])> {
     Some((header, payload))
 }
 
+/// Whether the checksum of a segment of TCP, or of a datagram of UDP, is right, or left out (RFC 768 and 6935). What is neither, or not all
+/// of one, is sound.
+pub fn is_sound(packet: &[u8]) -> bool {
+    let Some((header, payload)) = parse(packet).filter(|(header, _)| header.fragment.is_none()) else { return true };
+    let payload = match header.protocol {
+        TCP => payload,
+        UDP => {
+            let Some(head) = payload.first_chunk::<{ udp::HEADER }>() else { return true };
+            if head[6..] == [0, 0] {
+                return true;
+            }
+            // Bytes behind the datagram are not its own.
+            let len = usize::from(u16::from_be_bytes([head[4], head[5]]));
+            payload.get(..len).unwrap_or(payload)
+        }
+        _ => return true,
+    };
+    let sum = checksum::pseudo_header(header.source, header.destination, header.protocol, payload.len());
+    checksum::fold(checksum::add(sum, payload)) == 0xffff
+}
+
 /// Bytes of the header that [`write()`] makes for a packet to `destination`.
 pub fn header_len(destination: IpAddr) -> usize {
     if destination.is_ipv4() { V4_HEADER } else { V6_HEADER }
@@ -190,6 +213,32 @@ mod tests {
             hop_limit: 7,
             whole: true,
             fragment: None,
+        }
+    }
+
+    #[test]
+    fn one_wrong_bit_makes_a_packet_unsound_and_no_checksum_does_not() {
+        for (from, to) in [("192.0.2.1", "198.51.100.2"), ("2001:db8::1", "2001:db8::2")] {
+            let (header, start) = (header(from, to), header_len(to.parse().unwrap()));
+            let segment = tcp::Segment { source: 1, destination: 2, flags: tcp::Flags::ACK, ..tcp::Segment::default() };
+            let mut datagram = vec![0; start + udp::HEADER + 3];
+            write(&header, udp::HEADER + 3, &mut datagram);
+            datagram[start..].copy_from_slice(&[0, 1, 0, 2, 0, 11, 0, 0, b'o', b'd', b'd']);
+            assert!(is_sound(&datagram), "it has none");
+            let sum = checksum::pseudo_header(header.source, header.destination, UDP, udp::HEADER + 3);
+            let sum = !checksum::fold(checksum::add(sum, &datagram[start..]));
+            datagram[start + 6..start + 8].copy_from_slice(&sum.to_be_bytes());
+            for packet in [tcp::packet(&header, &segment, b"odd"), datagram] {
+                assert!(is_sound(&packet), "{packet:?}");
+                for place in start..packet.len() {
+                    let mut wrong = packet.clone();
+                    wrong[place] ^= 4;
+                    assert!(!is_sound(&wrong), "{place} of {packet:?}");
+                }
+            }
+            let mut other = vec![7; start + 9];
+            write(&Header { protocol: ICMP, ..header }, 9, &mut other);
+            assert!(is_sound(&other) && is_sound(b"") && is_sound(&[0x45]));
         }
     }
 

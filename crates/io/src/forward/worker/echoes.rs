@@ -9,7 +9,7 @@ use crate::sys::tun::ROOM;
 use headstart_core::forward::Input;
 use headstart_core::machine::Machine;
 use headstart_core::time::Instant;
-use headstart_core::wire::ip;
+use headstart_core::wire::ip::{self, HOP_LIMIT};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -63,7 +63,8 @@ impl Worker {
         }
         let mut bytes = Vec::with_capacity(ROOM);
         if let Some(trouble) = datagram::too_long(socket, &mut bytes, |_, _| {}) {
-            self.forwarder.handle_input(now, Input::EchoFailed { to, reporter: None, message, trouble });
+            self.forwarder
+                .handle_input(now, Input::EchoFailed { to, reporter: None, message, trouble, hop_limit: HOP_LIMIT });
         }
     }
 
@@ -110,7 +111,7 @@ impl Worker {
                 let message =
                     if is_bare { Some(&self.room[..]) } else { ip::parse(&self.room).map(|(_, message)| message) };
                 if let Some(message) = message.map(|message| numbered(message, asker)) {
-                    self.feed(now, Input::Echoed { from: arrived.from.ip(), message });
+                    self.feed(now, Input::Echoed { from: arrived.from.ip(), message, hop_limit: arrived.hop_limit });
                 }
                 continue;
             }
@@ -118,8 +119,8 @@ impl Worker {
             let Ok(lost) = datagram::receive_error(socket, &mut self.room) else { return };
             if let Some(trouble) = lost.trouble {
                 let message = numbered(&self.room, asker);
-                let (to, reporter) = (lost.to.ip(), lost.reporter);
-                self.feed(now, Input::EchoFailed { to, reporter, message, trouble });
+                let (to, reporter, hop_limit) = (lost.to.ip(), lost.reporter, lost.hop_limit);
+                self.feed(now, Input::EchoFailed { to, reporter, message, trouble, hop_limit });
             }
         }
     }

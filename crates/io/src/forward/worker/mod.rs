@@ -41,6 +41,7 @@ use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::ip::udp;
 use programs::Read;
 use requests::Request;
+use rustix::io::Errno;
 use rustix::net::Shutdown;
 use silence::Silence;
 use std::collections::{HashMap, VecDeque};
@@ -151,6 +152,10 @@ struct Upstream {
     /// Reading goes on until it says that there is nothing, or no more.
     ending: bool,
     ended: bool,
+    /// It was told that no more comes.
+    shut: bool,
+    /// What it was given came back with this; what its peer has said before is read first.
+    broken: Option<Errno>,
     /// There is an urgent byte that has not been read.
     urgent: bool,
     /// It waits for its turn to be read.
@@ -506,7 +511,8 @@ impl Worker {
             Output::LookAtProgram { flow } => self.look_at_program(now, flow),
             Output::TimeOut { flow } => self.time_out(now, flow),
             Output::Shutdown { flow } => {
-                if let Some(upstream) = self.upstreams.get(&flow) {
+                if let Some(upstream) = self.upstreams.get_mut(&flow) {
+                    upstream.shut = true;
                     // Where it fails the connection is no more, which reading tells.
                     let _ = rustix::net::shutdown(&upstream.socket, Shutdown::Write);
                 }

@@ -146,6 +146,8 @@ impl Worker {
             readable: false,
             ending: false,
             ended: false,
+            shut: false,
+            broken: None,
             urgent: false,
             queued: false,
             owner,

@@ -86,6 +86,33 @@ impl Worker {
             upstream.urgent |= change.urgent;
             self.enqueue(flow);
         }
+        if change.over {
+            self.look_behind_the_end(now, flow);
+        }
+    }
+
+    /// A peer that sends no more may yet reset the connection, or be gone: reading does not tell that any more, and the program must hear of
+    /// it. Not where the program sends no more either, for then all was said.
+    fn look_behind_the_end(&mut self, now: Instant, flow: FlowId) {
+        let Some(upstream) = self.upstreams.get(&flow).filter(|upstream| upstream.ended && !upstream.shut) else {
+            return;
+        };
+        // An error that is none of the connection's end, such as one of a router, is left where it is.
+        if upstream.broken.is_none() && !sockets::is_closed(&upstream.socket) {
+            return;
+        }
+        let errno = upstream.broken.unwrap_or_else(|| match sockopt::socket_error(&upstream.socket) {
+            Ok(Err(errno)) | Err(errno) => errno,
+            Ok(Ok(())) => Errno::PIPE,
+        });
+        self.feed(now, Input::Failed { flow, why: sockets::failure(errno) });
+    }
+
+    /// There is nothing more to read for the program now: if its data came back, that is said.
+    fn nothing_to_read(&mut self, now: Instant, flow: FlowId) {
+        if let Some(errno) = self.upstreams.get(&flow).and_then(|upstream| upstream.broken) {
+            self.feed(now, Input::Failed { flow, why: sockets::failure(errno) });
+        }
     }
 
     /// Puts a connection among those that are read, if there may be something to read.
@@ -119,7 +146,8 @@ impl Worker {
     fn read_peer(&mut self, now: Instant, flow: FlowId) -> bool {
         let room = self.forwarder.room(now, flow);
         if room == 0 {
-            // Resume comes when there is room.
+            // Resume comes when there is room. What the program has none for now, its own kernel would not have had either.
+            self.nothing_to_read(now, flow);
             return false;
         }
         self.make_room();
@@ -131,11 +159,16 @@ impl Worker {
             Ok(Some(got)) => got,
             Ok(None) => {
                 upstream.ended = true;
-                self.feed(now, Input::Ended { flow });
+                // A socket that is no more, and has said why, has nothing to read either; its peer has said its end only where that was EPIPE.
+                if matches!(upstream.broken, None | Some(Errno::PIPE)) {
+                    self.feed(now, Input::Ended { flow });
+                }
+                self.look_behind_the_end(now, flow);
                 return true;
             }
             Err(Errno::AGAIN) => {
                 upstream.readable = false;
+                self.nothing_to_read(now, flow);
                 return false;
             }
             Err(Errno::INTR) => {
@@ -143,6 +176,7 @@ impl Worker {
                 return false;
             }
             Err(errno) => {
+                let errno = upstream.broken.unwrap_or(errno);
                 self.feed(now, Input::Failed { flow, why: sockets::failure(errno) });
                 return true;
             }
@@ -162,6 +196,7 @@ impl Worker {
     pub(super) fn send(&mut self, now: Instant, flow: FlowId, mut pieces: VecDeque<Piece>, urgent: bool) {
         self.begin_delivery(now, flow);
         let Some(upstream) = self.upstreams.get_mut(&flow) else { return };
+        let mut broken = false;
         let input = loop {
             let Some((sent, all)) = upstream.send(self.clock.now(), &pieces, urgent) else {
                 break Input::Sent { flow, pieces };
@@ -179,10 +214,19 @@ impl Worker {
                     }
                 }
                 Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS) => break Input::Sent { flow, pieces },
-                Err(errno) => break Input::Failed { flow, why: sockets::failure(errno) },
+                Err(errno) if upstream.ended => break Input::Failed { flow, why: sockets::failure(errno) },
+                Err(errno) => {
+                    // What the peer said before may still wait here, and is the program's.
+                    upstream.broken.get_or_insert(errno);
+                    (upstream.readable, upstream.ending, broken) = (true, true, true);
+                    break Input::Sent { flow, pieces };
+                }
             }
         };
         self.forwarder.handle_input(now, input);
+        if broken {
+            self.enqueue(flow);
+        }
     }
 
     pub(super) fn close(&mut self, now: Instant, flow: FlowId, abrupt: bool) {

@@ -8,7 +8,8 @@ use crate::sys::tun::ROOM;
 use headstart_core::forward::{FlowId, HEADROOM, Input, MappingId};
 use headstart_core::machine::Machine;
 use headstart_core::time::Instant;
-use headstart_core::wire::ip::icmp::MOST_QUOTED;
+use headstart_core::wire::ip::HOP_LIMIT;
+use headstart_core::wire::ip::icmp::most_quoted;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 
@@ -74,8 +75,11 @@ impl Worker {
         } else {
             datagram::trouble_of(errno)
         };
-        let own = data[..data.len().min(train.map_or(MOST_QUOTED, usize::from)).min(MOST_QUOTED)].to_vec();
-        said.extend(trouble.map(|trouble| (Lost { to, reporter: None, trouble: Some(trouble) }, own)));
+        let most = most_quoted(to.is_ipv4());
+        let own = data[..data.len().min(train.map_or(most, usize::from)).min(most)].to_vec();
+        said.extend(
+            trouble.map(|trouble| (Lost { to, reporter: None, trouble: Some(trouble), hop_limit: HOP_LIMIT }, own)),
+        );
         said.into_iter().for_each(|(lost, data)| self.lost_datagram(now, mapping, &lost, data));
     }
 
@@ -83,8 +87,9 @@ impl Worker {
     fn lost_datagram(&mut self, now: Instant, mapping: MappingId, lost: &Lost, data: Vec<u8>) {
         // One without a port is this host's word about a datagram that was not sent, and was told when it was not.
         if let Some(trouble) = lost.trouble.filter(|_| lost.to.port() != 0) {
-            let (to, reporter) = (lost.to, lost.reporter);
-            self.forwarder.handle_input(now, Input::DatagramFailed { mapping, to, reporter, trouble, data });
+            let Lost { to, reporter, hop_limit, .. } = *lost;
+            let failed = Input::DatagramFailed { mapping, to, reporter, trouble, data, hop_limit };
+            self.forwarder.handle_input(now, failed);
         }
     }
 
@@ -134,8 +139,9 @@ impl Worker {
                 Ok(arrived) => {
                     self.passed += self.room.len() - HEADROOM;
                     let bytes = self.room.clone();
-                    let datagram::Arrived { from, traffic_class, train } = arrived;
-                    self.feed(now, Input::Datagram { mapping, from, bytes, traffic_class, train });
+                    let datagram::Arrived { from, traffic_class, hop_limit, train } = arrived;
+                    let marks = (traffic_class, hop_limit);
+                    self.feed(now, Input::Datagram { mapping, from, bytes, marks, train });
                 }
                 // An error of an earlier one; the queue has it.
                 Err(e) if e.kind() != io::ErrorKind::WouldBlock && e.kind() != io::ErrorKind::OutOfMemory => {}
@@ -147,7 +153,7 @@ impl Worker {
             self.room.clear();
             self.room.reserve(ROOM);
             let Ok(lost) = datagram::receive_error(&port.socket, &mut self.room) else { return };
-            let data = self.room[..self.room.len().min(MOST_QUOTED)].to_vec();
+            let data = self.room[..self.room.len().min(most_quoted(lost.to.is_ipv4()))].to_vec();
             self.lost_datagram(now, mapping, &lost, data);
             self.drain(now);
         }

@@ -5,9 +5,11 @@
 
 use super::{BATCH, LOST, SMALL, Worker, WorkerError};
 use crate::driver::Hands;
+use crate::sys::offload::Offload;
 use headstart_core::forward::Input;
 use headstart_core::machine::Machine;
 use headstart_core::time::Instant;
+use headstart_core::wire::ip;
 
 /// Large packets that are read in a row at most before they are handed over. 16: a megabyte, which the nearer caches of a processor
 /// hold until it is sent; of eight connections each has two in it (docs/decisions/0043).
@@ -55,6 +57,13 @@ impl Worker {
             let large = self.room.len() > SMALL;
             let bytes = if large { std::mem::take(&mut self.room) } else { self.room.clone() };
             self.tapped(now, false, &bytes);
+            // A kernel leaves its own sums to be done where the interface allows that, so one that is done was made by a program, or has come
+            // from elsewhere: the peer would have dropped what is damaged, and would not if the sum were made anew here. Elsewhere they are the
+            // kernel's, and adding all up again would cost as much as a copy.
+            if offload == Offload::default() && self.tun.is_framed() && !ip::is_sound(&bytes) {
+                self.forwarder.leave_out();
+                continue;
+            }
             let segment = offload.segments.map(|segments| segments.size);
             self.together.push(Read { at: now, bytes, segment });
             if (!large || self.together.len() >= TOGETHER) && self.hand_packets_over() {
