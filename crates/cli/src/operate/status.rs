@@ -117,6 +117,10 @@ fn tell(status: &Status) {
         say!("measuring{accelerated}: {how}; watch it with `headstart top {pid}`");
         if let Some(Ran { times, ns }) = measuring.ran {
             say!("  its programs ran {times} times, {:.3} s of a processor in all", ns as f64 / 1e9);
+        } else if measuring.via == "ebpf" {
+            say!(
+                "  how long its programs run is not known: start it with CAP_SYS_ADMIN, or set kernel.bpf_stats_enabled = 1"
+            );
         }
     }
     for change in changes {
