@@ -1,3 +1,5 @@
+//! Whose records are in whose part, and how much time parts may take.
+
 use super::*;
 use crate::forward::board::tests::flow;
 use crate::forward::owner::{Owner, Process};
