@@ -112,7 +112,8 @@ struct flow {
 	__u32 rate_segments;
 	__u32 rate_us;
 	__u32 segment;
-	__u32 unused;
+	/* Of the connection of MPTCP that it is a subflow of (RFC 8684); zero if it is none. */
+	__u32 token;
 };
 
 struct port {
@@ -204,6 +205,14 @@ struct {
 	struct pair *key;
 	struct datagrams *value;
 } PAIRS SEC(".maps");
+
+/* Whose connections of MPTCP are, by their tokens: who connects further subflows is the kernel itself. */
+struct {
+	UINT(type, BPF_MAP_TYPE_LRU_HASH);
+	UINT(max_entries, 4096);
+	__u32 *key;
+	struct owner *value;
+} TOKENS SEC(".maps");
 
 /* Never written: what a new entry of PAIRS begins as, for it does not fit the stack. */
 struct {

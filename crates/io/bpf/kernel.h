@@ -37,6 +37,19 @@
 		bits_ >> __builtin_preserve_field_info((from)->field, 5);                  \
 	})
 
+/* The same of what is no pointer of the verifier's: copied, field by field. */
+#define READ_BITS(from, field)                                                              \
+	({                                                                                  \
+		__u64 bits_ = 0;                                                            \
+		read_kernel(&bits_, __builtin_preserve_field_info((from)->field, 1),       \
+			    (void *)(from) + __builtin_preserve_field_info((from)->field, 0)); \
+		bits_ <<= __builtin_preserve_field_info((from)->field, 4);                  \
+		bits_ >> __builtin_preserve_field_info((from)->field, 5);                   \
+	})
+
+/* Whether the running kernel has a field. */
+#define EXISTS(field) __builtin_preserve_field_info(field, 2)
+
 static void *(*const map_lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
 static long (*const map_update)(void *map, const void *key, const void *value, __u64 flags) = (void *)BPF_FUNC_map_update_elem;
 static long (*const map_delete)(void *map, const void *key) = (void *)BPF_FUNC_map_delete_elem;
@@ -102,6 +115,7 @@ struct inet_sock {
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
 	__u32 icsk_rto;
+	void *icsk_ulp_data;
 } RELOCATED;
 
 struct tcp_sock {
@@ -122,6 +136,19 @@ struct tcp_sock {
 	__u32 rate_delivered;
 	__u32 rate_interval_us;
 	__u32 mss_cache;
+	/* Where the kernel is built with it. */
+	bool is_mptcp;
+} RELOCATED;
+
+/* What a program has of a connection of MPTCP (net/mptcp/protocol.h). */
+struct mptcp_sock {
+	__u32 token;
+} RELOCATED;
+
+/* What a TCP socket under it has: what it asks its peer for, and what the peer has agreed to. */
+struct mptcp_subflow_context {
+	__u32 request_join : 1, mp_capable : 1, mp_join : 1;
+	struct sock *conn;
 } RELOCATED;
 
 struct ns_common {

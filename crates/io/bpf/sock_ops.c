@@ -46,6 +46,31 @@ INLINE void known(struct bpf_sock_ops *context, struct flow *flow)
 	flow->sent_again = context->total_retrans - flow->again_before;
 }
 
+/* Marks a subflow of MPTCP, once its peer takes part in that; one that joins a connection belongs to whom the connection does. */
+INLINE void of_mptcp(struct flow *flow, void *socket)
+{
+	struct tcp_sock *tcp = kernel_tcp_socket(socket);
+	struct mptcp_subflow_context *subflow;
+	struct mptcp_sock *whole = NULL;
+	__u32 token = 0;
+	if (!tcp || !EXISTS(tcp->is_mptcp) || !tcp->is_mptcp)
+		return;
+	subflow = tcp->inet_conn.icsk_ulp_data;
+	if (!subflow || read_kernel(&whole, sizeof(whole), &subflow->conn) || !whole)
+		return;
+	if (read_kernel(&token, sizeof(token), &whole->token) || !token)
+		return;
+	if (READ_BITS(subflow, mp_join) || READ_BITS(subflow, request_join)) {
+		struct owner *owner = map_lookup(&TOKENS, &token);
+		if (owner)
+			flow->owner = *owner;
+	} else if (flow->owner.pid) {
+		map_update(&TOKENS, &token, &flow->owner, BPF_ANY);
+	}
+	if (READ_BITS(subflow, mp_join) || READ_BITS(subflow, mp_capable))
+		flow->token = token;
+}
+
 INLINE void listen_for(struct bpf_sock_ops *context)
 {
 	callbacks(context, context->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG | BPF_SOCK_OPS_RTT_CB_FLAG);
@@ -129,6 +154,7 @@ int sock_ops(struct bpf_sock_ops *context)
 			flow->origin = ACCEPTED;
 			flow->asked = now;
 		}
+		of_mptcp(flow, socket);
 		listen_for(context);
 	}
 	return 1;

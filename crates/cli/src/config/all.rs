@@ -177,7 +177,7 @@ pub static GROUP: Setting = Setting {
     key: "host.group",
     kind: Kind::Text(group),
     default: "",
-    what: "Group whose members may read the daemon's status; empty for none. Only its owner and root may stop it.",
+    what: "Group whose members may read the daemon's status and all that it measures; empty for none. Only its owner and root may stop it.",
     source: "our choice",
 };
 

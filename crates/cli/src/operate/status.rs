@@ -8,6 +8,7 @@ use crate::exit::{self, Coded};
 use crate::output::{self, Format};
 use crate::say;
 use headstart_io::daemon::client::{AskError, ask};
+use headstart_io::daemon::measuring::Status as Measuring;
 use headstart_io::daemon::message::{Answer, BundlingTally, Starts, Status, Wish};
 use headstart_io::daemon::recovery::left_without_record;
 use headstart_io::forward::ebpf::Ran;
@@ -107,17 +108,7 @@ fn tell(status: &Status) {
         tell_steering(steering);
     }
     if let Some(measuring) = measuring {
-        let (interface, captured) = (&measuring.interface, measuring.captured.join(", "));
-        let accelerated = if measuring.accelerated { " (accelerated)" } else { "" };
-        let how = if interface.is_empty() {
-            "all programs, in the kernel (eBPF)".to_owned()
-        } else {
-            format!("{captured}, through {interface}")
-        };
-        say!("measuring{accelerated}: {how}; watch it with `headstart top {pid}`");
-        if let Some(Ran { times, ns }) = measuring.ran {
-            say!("  its programs ran {times} times, {:.3} s of a processor in all", ns as f64 / 1e9);
-        }
+        tell_measuring(measuring, *pid);
     }
     for change in changes {
         say!("  {}", shortly(change));
@@ -127,6 +118,24 @@ fn tell(status: &Status) {
     }
     for problem in problems {
         say!("problem: {problem}");
+    }
+}
+
+fn tell_measuring(measuring: &Measuring, pid: u32) {
+    let (interface, captured) = (&measuring.interface, measuring.captured.join(", "));
+    let accelerated = if measuring.accelerated { " (accelerated)" } else { "" };
+    let how = if interface.is_empty() {
+        "all programs, in the kernel (eBPF)".to_owned()
+    } else {
+        format!("{captured}, through {interface}")
+    };
+    say!("measuring{accelerated}: {how}; watch it with `headstart top {pid}`");
+    if let Some(Ran { times, ns }) = measuring.ran {
+        say!("  its programs ran {times} times, {:.3} s of a processor in all", ns as f64 / 1e9);
+    } else if measuring.via == "ebpf" {
+        say!(
+            "  how long its programs run is not known: start it with CAP_SYS_ADMIN, or set kernel.bpf_stats_enabled = 1"
+        );
     }
 }
 

@@ -19,6 +19,7 @@ use clap::ValueEnum;
 use headstart_core::connect;
 use headstart_core::forward::{NotCarried, Record, Settings, profile};
 use headstart_core::time::Duration;
+use headstart_io::board::Audience;
 use headstart_io::clock::Clock;
 use headstart_io::forward::board::UNKNOWN;
 use headstart_io::forward::capture::{Capture, tap};
@@ -248,7 +249,7 @@ fn prepare(
     if args.no_lookout {
         worker.sleep_at_once();
     }
-    if let Err(why) = worker.tell_who_asks() {
+    if let Err(why) = worker.tell_who_asks(Audience::Owner) {
         args.complain(format_args!("`headstart top` cannot ask: {why}"));
     }
     if let Some(capture) = capture {

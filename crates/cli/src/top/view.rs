@@ -103,10 +103,13 @@ impl View {
 
     /// What is measured, in a line of at most `width` characters if that is possible: what does not fit is left out as a whole.
     pub fn title(&self, width: usize) -> String {
-        let Board { pid, at_ms, packets, left_out, lost, via, wakeups, apps, connections, omitted, .. } = &self.board;
+        let Board { pid, at_ms, packets, left_out, lost, via, wakeups, apps, connections, omitted, of_user, .. } =
+            &self.board;
         let open: usize = apps.iter().map(|app| app.open).sum();
         let mut title = format!("process {pid}, {:.0} s: {}", at_ms / 1e3, plural(apps.len() as u64, "program"));
         let mut parts = vec![format!(", {} open", plural(open as u64, "connection"))];
+        // What is missing is nobody's fault, but must not look like all there is.
+        parts.extend(of_user.map(|user| format!(", only of user {user}")));
         // What is wrong comes before what is only counted.
         if *left_out > 0 {
             parts.push(format!(", {left_out} not forwarded"));

@@ -1,7 +1,9 @@
 //! `up --measure --via ebpf`: every program of the host is seen, nothing is led anywhere, and whatever ends the daemon detaches all.
 
-use crate::scene::{PEERS, Scene, inside, run, send, until};
+use crate::scene::{Ended, HEADSTART, PEERS, Scene, as_user, found, inside, others_are_mapped, run, send, until};
+use headstart_io::board;
 use headstart_io::cgroup;
+use headstart_io::forward::board::Board;
 use headstart_io::forward::ebpf::lacking;
 use headstart_io::sys::bpf::{HOOKS, attached};
 use rustix::process::Signal;
@@ -9,7 +11,8 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
 
 /// Programs that are attached to the whole host.
 fn list() -> BTreeSet<u32> {
@@ -47,6 +50,8 @@ inside!(a_daemon_that_measures_in_the_kernel_keeps_three_rights_and_undoes_all_t
     until("the thread that measures is there", || rights(daemon.id()).len() == 2);
     assert_eq!(rights(daemon.id()), [[NEEDED; 2]; 2]);
     assert_eq!(scene.status()["initial_windows"], 3);
+    let ran = |what: &str| scene.status()["measuring"]["ran"][what].as_u64();
+    until("what it costs is counted all the same", || ran("times") > Some(0) && ran("ns") > Some(0));
     let peer: IpAddr = PEERS[0].parse().unwrap();
     let local = scene.connect(peer).0.local_addr().unwrap().to_string();
     until("it is written down", || fs::read_to_string(&flows).unwrap_or_default().contains(&local));
@@ -59,6 +64,111 @@ inside!(a_daemon_that_measures_in_the_kernel_keeps_three_rights_and_undoes_all_t
     assert!(daemon.wait().unwrap().success());
     fs::remove_file(flows).unwrap();
     scene.must_be_as(&before, "after the end");
+});
+
+inside!(a_daemon_that_never_had_more_rights_measures_and_says_why_its_cost_is_not_known, || {
+    let Some(scene) = Scene::new() else { return };
+    let Some(()) = found("setpriv", "util-linux") else { return };
+    if let Some(why) = lacking().unwrap() {
+        return println!("skipped: {why}");
+    }
+    let words = ["up", "--foreground", "--measure", "--via", "ebpf"];
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set", "-all,+net_admin,+bpf,+perfmon", HEADSTART]).args(words);
+    let theirs = scene.headstart(&words);
+    command.envs(theirs.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let (mut daemon, up) = Scene::begun(command);
+    assert!(up);
+    assert!(rights(daemon.id()).iter().all(|rights| *rights == [NEEDED; 2]));
+    let is_counted = fs::read_to_string("/proc/sys/kernel/bpf_stats_enabled").unwrap().trim() == "1";
+    assert_eq!(scene.status()["measuring"]["ran"].is_object(), is_counted);
+    let status = scene.says(&["status"]);
+    assert_eq!(status.out.contains("kernel.bpf_stats_enabled = 1"), !is_counted, "{status:?}");
+    let (near, _far) = scene.connect(PEERS[0].parse().unwrap());
+    let local = near.local_addr().unwrap().to_string();
+    let is_told = |board: Board| board.connections.iter().any(|line| line.local == local);
+    until("it is measured", || board::ask::<Board>(daemon.id()).is_ok_and(is_told));
+    send(&daemon, Signal::TERM);
+    assert!(daemon.wait().unwrap().success());
+});
+
+inside!(a_user_is_told_of_its_own_programs_and_root_and_the_group_of_all, || {
+    let Some(scene) = Scene::new() else { return };
+    let Some(()) = found("setpriv", "util-linux") else { return };
+    if let Some(why) = lacking().unwrap() {
+        return println!("skipped: {why}");
+    }
+    if !others_are_mapped() {
+        return;
+    }
+    let groups = fs::read_to_string("/etc/group").unwrap_or_default();
+    let mut groups = groups.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let named = groups.find_map(|line| {
+        let number = line.get(2)?.parse::<u32>().ok().filter(|number| (1..60_000).contains(number))?;
+        Some((line[0].to_owned(), number))
+    });
+    let Some((name, number)) = named else { return println!("skipped: there is no group but root's") };
+    let mut command = scene.headstart(&["up", "--foreground", "--measure", "--via", "ebpf"]);
+    command.env("HEADSTART_HOST__GROUP", name);
+    let (mut daemon, up) = Scene::begun(command);
+    assert!(up);
+    let peer: IpAddr = PEERS[0].parse().unwrap();
+    let (user, another) = (47_110, 47_111);
+    // One that ends and one that stays, of root's and of a user's.
+    let roots = [scene.connect(peer), scene.connect(peer)];
+    let theirs = [(); 2].map(|()| {
+        let listener = scene.on_peers(|| TcpListener::bind(SocketAddr::new(peer, 0)).unwrap());
+        let to = listener.local_addr().unwrap();
+        let near = as_user(user, &[], || TcpStream::connect(to).unwrap());
+        (near, listener.accept().unwrap().0)
+    });
+    let local = |pair: &(TcpStream, TcpStream)| pair.0.local_addr().unwrap().to_string();
+    let [(roots_ended, roots_open), (ended, open)] = [&roots, &theirs].map(|[one, other]| (local(one), local(other)));
+    let kept = [roots, theirs].map(|[ends, stays]| {
+        drop(ends);
+        stays
+    });
+    let pid = daemon.id();
+    let sees = |board: &Board| {
+        let open: BTreeSet<String> = board.connections.iter().map(|line| line.local.clone()).collect();
+        let ended: BTreeSet<String> = board.ended.iter().map(|ended| ended.line.local.clone()).collect();
+        (open, ended)
+    };
+    let everything = || board::ask::<Board>(pid).unwrap();
+    until("all have been seen", || {
+        let (open_now, ended_now) = sees(&everything());
+        [&roots_open, &open].iter().all(|local| open_now.contains(*local))
+            && [&roots_ended, &ended].iter().all(|local| ended_now.contains(*local))
+    });
+    // Who asks too often gets nothing for a moment.
+    let of = |user: u32, groups: &[u32]| {
+        let mut told = None;
+        until("a user is answered", || {
+            told = as_user(user, groups, || board::ask::<Board>(pid).ok());
+            told.is_some()
+        });
+        told.unwrap()
+    };
+    let own = of(user, &[another]);
+    assert_eq!(sees(&own), ([open].into(), [ended].into()), "{own:?}");
+    assert_eq!((own.of_user, own.apps.len(), own.apps[0].connections), (Some(user), 1, 2), "{own:?}");
+    let counted: u64 = own.timings.iter().map(|timed| timed.histogram.count()).sum();
+    assert_eq!(counted, 2, "{:?}", own.timings);
+    assert!(own.ran.is_none() && own.wakeups.is_empty(), "{own:?}");
+    let nothing = of(another, &[]);
+    assert!(sees(&nothing) == <(_, _)>::default() && nothing.apps.is_empty() && nothing.counts.is_empty());
+    let member = of(another, &[another, number]);
+    let (open_now, ended_now) = sees(&member);
+    assert!(member.of_user.is_none() && open_now.contains(&roots_open) && ended_now.contains(&roots_ended));
+    let mut top = Command::new("setpriv");
+    let who = another.to_string();
+    top.args(["--reuid", &who, "--regid", &who, "--clear-groups", HEADSTART, "top", "--once", "--interval", "0.1"]);
+    let top = Ended::of(top.output().unwrap());
+    assert!(top.code == Some(0) && top.out.contains(&format!("only of user {another}")), "{top:?}");
+    drop(kept);
+    send(&daemon, Signal::TERM);
+    assert!(daemon.wait().unwrap().success());
 });
 
 inside!(programs_in_the_kernel_see_every_program_and_nothing_is_left_of_them, || {

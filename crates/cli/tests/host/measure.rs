@@ -1,7 +1,9 @@
 //! `up --measure`: what programs of the host begin is measured, nothing else is touched, and nothing is left of it.
 
-use crate::scene::{PEERS, Scene, found, inside, send, until};
+use crate::scene::{PEERS, Scene, as_user, found, inside, others_are_mapped, send, until};
 use crate::schema::must_hold;
+use headstart_io::board;
+use headstart_io::forward::board::Board;
 use headstart_io::sys::netns::NetNs;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -45,9 +47,39 @@ fn peers() -> [IpAddr; 3] {
     PEERS.map(|peer| peer.parse().unwrap())
 }
 
+inside!(a_user_is_told_of_its_own_forwarded_connections_alone, || {
+    let Some(scene) = Scene::new() else { return };
+    if !others_are_mapped() || !can_capture(&scene) {
+        return;
+    }
+    let (mut daemon, up) = scene.daemon(&["--measure", "--capture-default"]);
+    assert!(up);
+    let (peer, pid) = (peers()[0], daemon.id());
+    let listener = scene.on_peers(|| TcpListener::bind(SocketAddr::new(peer, 0)).unwrap());
+    let to = listener.local_addr().unwrap();
+    let (one, other) = (TcpStream::connect(to).unwrap(), as_user(47_110, &[], || TcpStream::connect(to).unwrap()));
+    let [roots, own] = [&one, &other].map(|stream| stream.local_addr().unwrap().to_string());
+    let locals = |board: Board| board.connections.into_iter().map(|line| line.local).collect::<Vec<_>>();
+    until("root is told of both", || {
+        let told = board::ask::<Board>(pid).map(locals).unwrap_or_default();
+        [&roots, &own].iter().all(|local| told.contains(*local))
+    });
+    let mut told = None;
+    // Who asks too often gets nothing for a moment.
+    until("a user is answered", || {
+        told = as_user(47_110, &[], || board::ask::<Board>(pid).ok());
+        told.is_some()
+    });
+    let told = told.unwrap();
+    assert_eq!((told.of_user, told.packets, told.apps.len()), (Some(47_110), 0, 1), "{told:?}");
+    assert_eq!(locals(told), [own]);
+    send(&daemon, Signal::TERM);
+    assert!(daemon.wait().unwrap().success());
+});
+
 inside!(what_programs_begin_is_measured_and_what_was_there_or_comes_from_others_is_left_alone, || {
     let Some(scene) = Scene::new() else { return };
-    if !can_capture(&scene) {
+    if !others_are_mapped() || !can_capture(&scene) {
         return;
     }
     let before = scene.look();

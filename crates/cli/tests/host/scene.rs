@@ -8,7 +8,8 @@ use headstart_io::host::Kernel;
 use headstart_io::sys::netlink::{LOOPBACK, Netlink, VethEnd, Via};
 use headstart_io::sys::netns::NetNs;
 pub use headstart_lab::inside;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Gid, Pid, Signal, Uid, kill_process};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -123,7 +124,11 @@ impl Scene {
 
     /// The same of any verb.
     pub fn daemon_of(&self, words: &[&str]) -> (Child, bool) {
-        let mut command = self.headstart(words);
+        Self::begun(self.headstart(words))
+    }
+
+    /// The same of a command.
+    pub fn begun(mut command: Command) -> (Child, bool) {
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -211,6 +216,34 @@ impl Drop for Scene {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Whether there are other users here than the test's own; if not, a line that says so.
+pub fn others_are_mapped() -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let are = map.split_whitespace().nth(2).and_then(|n| n.parse::<u64>().ok()).is_some_and(|n| n > 65_534);
+    if !are {
+        println!("skipped: there is no other user in this user namespace");
+    }
+    are
+}
+
+/// What a thread of another user, of these further groups, comes to.
+pub fn as_user<T: Send>(user: u32, groups: &[u32], f: impl FnOnce() -> T + Send) -> T {
+    let groups: Vec<_> = groups.iter().map(|group| Gid::from_raw(*group)).collect();
+    let become_it = move || {
+        let (user, group) = (Uid::from_raw(user), Gid::from_raw(user));
+        set_thread_groups(&groups).unwrap();
+        set_thread_res_gid(group, group, group).unwrap();
+        set_thread_res_uid(user, user, user).unwrap();
+    };
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            become_it();
+            f()
+        });
+        thread.join().unwrap()
+    })
 }
 
 /// What a program prints.

@@ -62,6 +62,8 @@ pub struct TcpStats {
     pub limits: Option<Limits>,
     /// The kernel's latest sample of the rate at which data reaches the peer: so many bytes in this time.
     pub delivery: Option<(u64, Duration)>,
+    /// It is a subflow of a connection of MPTCP (RFC 8684): that connection's token, the same for all of its subflows.
+    pub mptcp: Option<u32>,
     /// Smoothed round trips, one for each that was taken: how many there are in each place.
     trips: Vec<u32>,
 }
@@ -218,7 +220,7 @@ impl Reader {
         let trips = (0..TRIPS).map(|_| fields.u32()).collect::<Option<Vec<u32>>>()?;
         let ([_sent, _received], [_again, _lost, _reordered, _unheard]) = (fields.u64s()?, fields.u32s()?);
         let ([_asking, answers_ns, longest_answer, limited_at], [answers]) = (fields.u64s()?, fields.u32s()?);
-        let (limited, [segments, segments_us, segment, _unused]) = (fields.u32s::<3>()?, fields.u32s()?);
+        let (limited, [segments, segments_us, segment, token]) = (fields.u32s::<3>()?, fields.u32s()?);
         let mut delivered = Transfer { bytes, took: Duration::from_nanos(took) };
         if run_acknowledged >= TRANSFER {
             delivered.more(run_acknowledged, Duration::from_nanos(run_at.saturating_sub(run_began)));
@@ -253,6 +255,7 @@ impl Reader {
                     .then(|| self.limits(limited_at, connected, limited)),
                 delivery: (segments_us > 0)
                     .then(|| (u64::from(segments) * u64::from(segment), Duration::from_micros(segments_us.into()))),
+                mptcp: (token > 0).then_some(token),
                 trips,
             })),
             end,

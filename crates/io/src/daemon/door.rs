@@ -28,6 +28,7 @@ const BACKLOG: i32 = 16;
 pub struct Door {
     path: PathBuf,
     listener: OwnedFd,
+    group: Option<u32>,
     clients: VecDeque<(u64, OwnedFd)>,
     next: u64,
 }
@@ -55,14 +56,21 @@ impl Door {
         bind(&listener, &SocketAddrUnix::new(path)?)?;
         // All of this before any client can connect.
         let furnish = || {
+            let group = group.map(number_of).transpose()?;
             if let Some(group) = group {
-                chown(path, None, Some(Gid::from_raw(number_of(group)?)))?;
+                chown(path, None, Some(Gid::from_raw(group)))?;
             }
             chmod(path, Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP)?;
-            Ok(listen(&listener, BACKLOG)?)
+            listen(&listener, BACKLOG)?;
+            Ok(group)
         };
-        furnish().inspect_err(|_: &io::Error| _ = fs::remove_file(path))?;
-        Ok(Self { path: path.to_owned(), listener, clients: VecDeque::new(), next: 0 })
+        let group = furnish().inspect_err(|_: &io::Error| _ = fs::remove_file(path))?;
+        Ok(Self { path: path.to_owned(), listener, group, clients: VecDeque::new(), next: 0 })
+    }
+
+    /// The number of the group that may ask, if one may.
+    pub fn group(&self) -> Option<u32> {
+        self.group
     }
 
     /// The socket to listen to.

@@ -3,6 +3,7 @@
 //! (docs/decisions/0088): then nothing leads anywhere, and whatever ends the process detaches all that there is.
 
 use super::lines::{Lines, Missing};
+use crate::board::Audience;
 use crate::cgroup;
 use crate::clock::Clock;
 use crate::forward::ebpf::{Cost, KernelError, Programs, Ran, Watcher};
@@ -188,8 +189,8 @@ impl Measuring {
         self.wish.telemetry.as_ref().map(|wanted| wanted.folder.as_path())
     }
 
-    /// Begins, in a thread: to be called in the process that stays.
-    pub fn start(&mut self) -> io::Result<()> {
+    /// Begins, in a thread: to be called in the process that stays. The audience can ask what is measured.
+    pub fn start(&mut self, audience: Audience) -> io::Result<()> {
         let (Some((by, mut lines)), Some(far)) = (self.parts.take(), self.far.take()) else { return Ok(()) };
         // A socket for each connection of all programs.
         let limit = getrlimit(Resource::Nofile);
@@ -210,7 +211,7 @@ impl Measuring {
             });
             let device = match by {
                 By::Forwarder(device) => device,
-                By::Kernel(programs) => return watch(programs, sink, &far),
+                By::Kernel(programs) => return watch(programs, sink, audience, &far),
             };
             let settings = Forwarding { seed: u64::from_ne_bytes(seed), ..Forwarding::default() };
             let mut worker = Worker::new(device, settings, Clock::new(), sink).map_err(|e| e.to_string())?;
@@ -221,7 +222,7 @@ impl Measuring {
             if !looks_out {
                 worker.sleep_at_once();
             }
-            worker.tell_who_asks().map_err(|e| e.to_string())?;
+            worker.tell_who_asks(audience).map_err(|e| e.to_string())?;
             worker.run(&far, PATIENCE).map_err(|e| e.to_string())
         };
         self.thread = Some(std::thread::Builder::new().name("forwarder".into()).spawn(work)?);
@@ -265,9 +266,9 @@ impl Measuring {
 }
 
 /// Reads what programs in the kernel tell until `end` can be read.
-fn watch(programs: Programs, sink: Sink, end: &UnixStream) -> Result<(), String> {
+fn watch(programs: Programs, sink: Sink, audience: Audience, end: &UnixStream) -> Result<(), String> {
     let mut watcher = Watcher::new(programs, Clock::new(), sink).map_err(|e| e.to_string())?;
-    watcher.tell_who_asks().map_err(|e| e.to_string())?;
+    watcher.tell_who_asks(audience).map_err(|e| e.to_string())?;
     watcher.run(end).map_err(|e| e.to_string())
 }
 

@@ -16,6 +16,7 @@ mod rights;
 pub mod starts;
 pub mod windows;
 
+use crate::board::Audience;
 use crate::clock::Clock;
 use crate::driver::{self, Ears, Hands, Host};
 use crate::forward::ebpf::KernelError;
@@ -306,7 +307,7 @@ impl Daemon {
             if measuring.is_in_kernel() && self.steering.is_none() {
                 rights::keep_what_is_needed(self.folders.iter().map(PathBuf::as_path).chain(measuring.folder()))?;
             }
-            measuring.start()?;
+            measuring.start(Audience::Host { group: self.door.group() })?;
             poll.add(&*measuring, MEASURING, Interest::HangUp)?;
         }
         let rounds = Rounds::new(self.clock.now(), self.every);

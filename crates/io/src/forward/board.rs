@@ -21,6 +21,8 @@ const MOST_APPS: usize = 100;
 const MOST_ENDED: usize = 100;
 /// Programs of which something is kept. Those behind share one line.
 const MOST_NAMES: usize = 1000;
+/// The same of a single user, of whom there may be many.
+const MOST_OWN_NAMES: usize = 32;
 const OTHERS: &str = "(others)";
 /// What a program is called that is not known.
 pub const UNKNOWN: &str = "?";
@@ -37,6 +39,9 @@ pub struct Board {
     pub version: u32,
     /// The process that measures.
     pub pid: u32,
+    /// The user whose programs alone are in it, where who asks may not see those of others; none if all are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of_user: Option<u32>,
     /// For how long it has, in milliseconds.
     pub at_ms: f64,
     /// Packets of programs so far, and those that were not forwarded; zero where programs in the kernel measure, which carry none.
@@ -79,6 +84,13 @@ impl Report for Board {
 
     fn version(&self) -> u32 {
         self.version
+    }
+}
+
+impl Board {
+    /// What a user gets of it whose programs alone are in it: nothing that was counted of others.
+    pub(super) fn for_user(self, user: u32) -> Self {
+        Self { of_user: Some(user), packets: 0, left_out: 0, ran: None, wakeups: BTreeMap::new(), ..self }
     }
 }
 
@@ -152,8 +164,9 @@ pub struct Ended {
 }
 
 /// What is kept of programs between two questions.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tallies {
+    most_names: usize,
     programs: BTreeMap<String, Tally>,
     timings: Timings,
     ended: VecDeque<Ended>,
@@ -297,11 +310,24 @@ impl Tally {
     }
 }
 
+impl Default for Tallies {
+    fn default() -> Self {
+        let (programs, timings, ended) = <(_, _, _)>::default();
+        Self { most_names: MOST_NAMES, programs, timings, ended }
+    }
+}
+
 impl Tallies {
+    /// For the programs of one user.
+    pub fn of_one_user() -> Self {
+        Self { most_names: MOST_OWN_NAMES, ..Self::default() }
+    }
+
     /// Something has ended.
     pub fn take(&mut self, seen: &Seen) {
         let name = name_of(seen.process.as_ref());
-        let name = if self.programs.len() < MOST_NAMES || self.programs.contains_key(name) { name } else { OTHERS };
+        let name =
+            if self.programs.len() < self.most_names || self.programs.contains_key(name) { name } else { OTHERS };
         let tally = self.programs.entry(name.to_owned()).or_default();
         let timings = &mut self.timings;
         match &seen.record {
@@ -371,14 +397,14 @@ impl Tallies {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use headstart_core::forward::{DnsExchange, FlowId, Forwarder, Input, Output, Settings};
     use headstart_core::machine::Machine;
     use headstart_core::time::{Duration, Instant};
 
     /// A flow as the forwarder makes them: a SYN, and an answer after 25 ms.
-    fn flow() -> Flow {
+    pub(in crate::forward) fn flow() -> Flow {
         let syn = [
             0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0, 192, 0, 2, 1, 198, 51, 100, 1, 0x10, 0, 0, 80, 0, 0, 0, 1, 0,
             0, 0, 0, 0x50, 2, 0xff, 0xff, 0, 0, 0, 0,

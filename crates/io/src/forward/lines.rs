@@ -85,6 +85,7 @@ fn connection(flow: &Flow, name: &str, seen: &Seen) -> Value {
         "accepted": flow.kernel_stats.as_ref().is_some_and(|stats| stats.accepted),
         "closed_by": flow.kernel_stats.as_ref().and_then(|stats| stats.closed_by).map(Side::name),
         "before": flow.kernel_stats.as_ref().is_some_and(|stats| stats.before),
+        "mptcp": flow.kernel_stats.as_ref().and_then(|stats| stats.mptcp).map(|token| format!("{token:08x}")),
     });
     for meter in meter::ALL {
         line[meter.name] = (meter.read)(flow).map(round).into();

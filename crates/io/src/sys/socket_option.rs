@@ -53,6 +53,37 @@ pub fn get(socket: impl AsFd, option: SocketOption) -> Option<Value> {
     (rc == 0).then_some(value)
 }
 
+/// Groups that a process can be in (NGROUPS_MAX of linux/limits.h).
+const MOST_GROUPS: usize = 65536;
+
+/// The groups of the process at the other end of a Unix socket beside its first one, as they were when it connected (SO_PEERGROUPS).
+pub fn peer_groups(socket: impl AsFd) -> std::io::Result<Vec<u32>> {
+    let mut groups = vec![0u32; 32];
+    loop {
+        let mut len = size_of_val(groups.as_slice()) as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes, which are there, and into `len` how many it has.
+        let rc = unsafe {
+            libc::getsockopt(
+                socket.as_fd().as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERGROUPS,
+                groups.as_mut_ptr().cast(),
+                &raw mut len,
+            )
+        };
+        let count = len as usize / size_of::<u32>();
+        if rc == 0 {
+            groups.truncate(count);
+            return Ok(groups);
+        }
+        let why = std::io::Error::last_os_error();
+        if why.raw_os_error() != Some(libc::ERANGE) || count <= groups.len() || count > MOST_GROUPS {
+            return Err(why);
+        }
+        groups.resize(count, 0);
+    }
+}
+
 /// Has a socket send and receive by the interface `name` alone (SO_BINDTODEVICE, socket(7)).
 pub fn bind_to_device(socket: impl AsFd, name: &str) -> std::io::Result<()> {
     let mut value = Value { bytes: [0; MAX], len: name.len() as libc::socklen_t };

@@ -4,6 +4,7 @@
 use super::{By, Measured, Outputs, Source, Wanted, report, spawn};
 use crate::exit;
 use anyhow::Context as _;
+use headstart_io::board::Audience;
 use headstart_io::cgroup::{self, Group};
 use headstart_io::clock::Clock;
 use headstart_io::forward::Seen;
@@ -74,7 +75,7 @@ pub(super) fn run(args: &Wanted<'_>, outputs: Outputs, kernel: Kernel) -> anyhow
     }));
     let sink = Rc::clone(&measured);
     let mut watcher = Watcher::new(programs, clock, Box::new(move |seen: Seen| sink.borrow_mut().take(&seen)))?;
-    if let Err(why) = watcher.tell_who_asks() {
+    if let Err(why) = watcher.tell_who_asks(Audience::Owner) {
         args.complain(format_args!("`headstart top` cannot ask: {why}"));
     }
     let mut child = match spawn(&mut command) {

@@ -60,7 +60,7 @@ fn flow([syn, connected, ended]: [u64; 3], error: u32, fins: u32) -> Vec<u8> {
     written.u32s(&[5000, 4000, 3, 2, 7, 0, fins, 100]).u32s(&trips);
     written.u64s(&[0, 0]).u32s(&[0, 0, 0, 0]);
     // Three answers; of the 64 ms from the handshake on, in jiffies of 4 ms: 12, 8 and 4; 20 segments of 1250 bytes in 2 ms.
-    written.u64s(&[0, 90_000_000, 40_000_000, ms(100)]).u32s(&[3, 3, 2, 1, 20, 2000, 1250, 0]);
+    written.u64s(&[0, 90_000_000, 40_000_000, ms(100)]).u32s(&[3, 3, 2, 1, 20, 2000, 1250, 0x6a7c_2d3e]);
     assert_eq!(written.0.len(), FLOW);
     written.0
 }
@@ -110,6 +110,7 @@ fn a_connection_is_read_as_it_was_written_and_has_every_meter_that_the_kernel_fe
         assert!((values[name].unwrap() - value).abs() < 1e-9, "{name}: {values:?}");
     }
     assert_eq!((flow.up.bytes, flow.down.bytes, flow.up.gaps.histogram[5]), (5000, 9000, 2));
+    assert_eq!(flow.kernel_stats.unwrap().mptcp, Some(0x6a7c_2d3e));
 }
 
 #[test]

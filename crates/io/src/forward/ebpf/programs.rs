@@ -22,6 +22,8 @@ const FLOWS: &str = "FLOWS";
 /// Iterators over what was there before.
 const OWNERS: &str = "owners";
 const HEAR: &str = "hear";
+/// Whether the kernel counts how long programs run, be they watched or not.
+const COUNTED: &str = "/proc/sys/kernel/bpf_stats_enabled";
 /// What iterators go over.
 const ITERATORS: [(&str, &str); 3] = [(LIVE, "bpf_sk_storage_map"), (OWNERS, "task_file"), (HEAR, "tcp")];
 
@@ -93,6 +95,8 @@ pub struct Programs {
     ebpf: Ebpf,
     /// As long as it is open the kernel counts how long programs run.
     counted: Option<OwnedFd>,
+    /// It counts that for everybody.
+    always_counted: bool,
 }
 
 /// How often programs have run, and for how long in all. See [`Programs::cost`].
@@ -133,8 +137,9 @@ impl Programs {
         for (name, program) in all.ebpf.programs_mut() {
             attach(program, &group).map_err(|source| KernelError::new(name, &source))?;
         }
-        // A kernel that does not count them says nothing of their cost.
+        // Takes CAP_SYS_ADMIN, which a daemon has until it gives its rights up. Where nothing is counted, nothing is said of their cost.
         all.counted = enable_stats(Stats::RunTime).ok();
+        all.always_counted = fs::read_to_string(COUNTED).is_ok_and(|text| text.trim() == "1");
         Ok(all)
     }
 
@@ -153,7 +158,7 @@ impl Programs {
 
     /// What counts how long the programs have run, as long as it is kept. An error where the kernel does not count: that is not zero.
     pub fn cost(&self) -> Result<Cost, KernelError> {
-        if self.counted.is_none() {
+        if self.counted.is_none() && !self.always_counted {
             return Err(KernelError {
                 what: "the cost of programs".to_owned(),
                 why: "the kernel does not count it".to_owned(),
@@ -179,7 +184,7 @@ impl Programs {
         for (name, program) in ebpf.programs_mut() {
             load(name, program, &btf).map_err(|source| KernelError::new(name, &source))?;
         }
-        Ok(Self { ebpf, counted: None })
+        Ok(Self { ebpf, counted: None, always_counted: false })
     }
 
     /// Where ends and lookups are reported.
@@ -202,6 +207,18 @@ impl Programs {
         let counts: Array<_, u64> = Array::try_from(map).map_err(failed("the counts"))?;
         let read = |n: u32| counts.get(&n, 0).map_err(failed("reading the counts"));
         Ok([read(0)?, read(1)?])
+    }
+
+    /// A descriptor of each map, of those that somebody has taken not.
+    #[cfg(test)]
+    pub(super) fn maps(&self) -> Vec<OwnedFd> {
+        let own = |map: &Map| match map {
+            Map::Array(map) | Map::HashMap(map) | Map::LruHashMap(map) | Map::RingBuf(map) | Map::SkStorage(map) => {
+                map.fd().as_fd().try_clone_to_owned().unwrap()
+            }
+            other => panic!("{other:?}"),
+        };
+        self.ebpf.maps().map(|(_, map)| own(map)).collect()
     }
 
     /// What is kept of connections that are open: `struct flow` one after the other.

@@ -3,6 +3,9 @@
 //! Where the kernel does not let us, tests skip and say so.
 
 mod beside;
+mod churn;
+mod mptcp;
+mod served;
 
 use super::{Programs, Watcher};
 use crate::cgroup::Group;
@@ -93,14 +96,26 @@ fn a_connection_is_told_with_the_unit_or_the_container_of_its_program() {
     let Some((stage, programs)) = Stage::new() else { return };
     let to = stage.listen("127.0.0.1:0", answers);
     let id = "0123456789abcdef".repeat(4);
-    let folder = stage.group.folder().join(format!("docker-{id}.scope"));
-    std::fs::create_dir(&folder).unwrap();
-    let script =
-        format!("echo $$ >{}/cgroup.procs; exec 3<>/dev/tcp/127.0.0.1/{}; exec 3>&-", folder.display(), to.port());
-    let (seen, ..) = stage.run(programs, &script);
+    let pod = "kubepods-besteffort-pod1b2c3d4e_5f60_7182_93a4_b5c6d7e8f901.slice";
+    let all = [
+        (format!("docker-{id}.scope"), Some("docker:0123456789ab")),
+        ("nginx.service".to_owned(), Some("nginx.service")),
+        (pod.to_owned(), Some("kubernetes:1b2c3d4e-5f60-7182-93a4-b5c6d7e8f901")),
+        (
+            format!("{pod}/cri-containerd-{id}.scope"),
+            Some("kubernetes:1b2c3d4e-5f60-7182-93a4-b5c6d7e8f901/0123456789ab"),
+        ),
+    ];
+    let folders = all.each_ref().map(|(name, _)| stage.group.folder().join(name));
+    folders.iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
+    let one = |folder: &std::path::PathBuf| {
+        format!("echo $$ >{}/cgroup.procs; exec 3<>/dev/tcp/127.0.0.1/{}; exec 3>&-;", folder.display(), to.port())
+    };
+    let (seen, ..) = stage.run(programs, &folders.iter().map(one).collect::<String>());
     let group = |seen: &Seen| seen.process.as_ref().and_then(|process| process.group.clone());
-    assert_eq!(seen.iter().map(group).collect::<Vec<_>>(), [Some("docker:0123456789ab".to_owned())], "{seen:#?}");
-    std::fs::remove_dir(&folder).unwrap();
+    let expected: Vec<_> = all.iter().map(|(_, group)| group.map(str::to_owned)).collect();
+    assert_eq!(seen.iter().map(group).collect::<Vec<_>>(), expected, "{seen:#?}");
+    folders.iter().rev().for_each(|folder| std::fs::remove_dir(folder).unwrap());
 }
 
 #[test]
@@ -375,16 +390,6 @@ fn what_was_open_before_is_told_from_now_on_with_its_owner() {
     assert!(flow.facts.is_some_and(|facts| facts.rtt > Duration::ZERO && facts.retransmissions == 0), "{flow:#?}");
 }
 
-#[test]
-fn ten_thousand_connections_are_told_and_none_is_missing() {
-    let Some((stage, programs)) = Stage::new() else { return };
-    let to = stage.listen("127.0.0.1:0", drop);
-    let script = format!("for ((n = 0; n < 10000; n++)); do exec 3<>/dev/tcp/127.0.0.1/{}; exec 3>&-; done", to.port());
-    let (seen, pid, lost) = stage.run(programs, &script);
-    assert_eq!((flows(&seen).len() as u64 + lost, lost), (10_000, 0));
-    assert!(seen.iter().all(|seen| seen.process.as_ref().is_some_and(|process| process.pid == pid)));
-}
-
 /// For [`player`]: what to play.
 const PLAY: &str = "HEADSTART_TEST_PLAY";
 /// Where its socket is; it has a namespace of its own.
@@ -408,26 +413,8 @@ fn player() {
             let peers = (0..18_000u16).map(|n| [127, 1, (n >> 8) as u8, n as u8]);
             peers.for_each(|ip| _ = socket.send_to(b"x", SocketAddr::from((ip, 9))).unwrap());
         }
-        // A connection of MPTCP, with itself.
-        "mptcp" => {
-            let socket = || {
-                let (family, kind) = (rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM);
-                let flags = rustix::net::SocketFlags::CLOEXEC;
-                rustix::net::socket_with(family, kind, flags, Some(rustix::net::ipproto::MPTCP)).unwrap()
-            };
-            let (listener, near) = (socket(), socket());
-            rustix::net::bind(&listener, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-            rustix::net::listen(&listener, 1).unwrap();
-            let listener = TcpListener::from(listener);
-            rustix::net::connect(&near, &listener.local_addr().unwrap()).unwrap();
-            let (mut near, (mut far, _)) = (std::net::TcpStream::from(near), listener.accept().unwrap());
-            near.write_all(&[7; 5001]).unwrap();
-            far.read_exact(&mut [0; 5001]).unwrap();
-            far.write_all(&[7; 7001]).unwrap();
-            near.read_exact(&mut [0; 7001]).unwrap();
-            drop(near);
-            assert_eq!(far.read(&mut [0]).unwrap(), 0);
-        }
+        "served" => served::play(),
+        _ if what.starts_with("mptcp") => mptcp::play(&what),
         // A connect that fails, and another one of the same socket.
         _ => {
             let (_, port) = what.split_once(' ').unwrap();
@@ -508,23 +495,4 @@ fn a_connect_that_failed_is_told_though_its_socket_connects_again() {
     let (seen, ..) = stage.run(programs, &play(&format!("again {}", to.port())));
     let told: Vec<_> = flows(&seen).iter().map(|flow| (flow.peer.port(), flow.connected.is_some())).collect();
     assert_eq!(told, [(80, false), (to.port(), true)], "{seen:#?}");
-}
-
-#[test]
-fn the_first_subflow_of_mptcp_has_an_owner_and_its_bytes_and_no_more() {
-    let Some((stage, programs)) = Stage::new() else { return };
-    let is_on = stage.namespace.run(|| std::fs::read_to_string("/proc/sys/net/mptcp/enabled")).unwrap();
-    if is_on.is_ok_and(|text| text.trim() == "1") {
-        let (seen, _, lost) = stage.run(programs, &play("mptcp"));
-        let told = flows(&seen);
-        let mut ends: Vec<_> = told
-            .iter()
-            .map(|flow| (flow.kernel_stats.as_ref().unwrap().accepted, flow.up.bytes, flow.down.bytes, flow.end))
-            .collect();
-        ends.sort_unstable_by_key(|end| end.0);
-        assert_eq!((ends, lost), (vec![(false, 5001, 7001, End::Finished), (true, 7001, 5001, End::Finished)], 0));
-        assert!(seen.iter().all(|seen| seen.process.is_some()), "{seen:#?}");
-    } else {
-        eprintln!("skipped: this kernel has no MPTCP");
-    }
 }

@@ -1,6 +1,7 @@
 //! Reads what the programs tell, on a thread that sleeps while nothing ends and no question comes.
 
 use super::programs::{Cost, KernelError, Pairs, Programs, Ran};
+use crate::board::Audience;
 use crate::cgroup::Belongings;
 use crate::clock::Clock;
 use crate::driver::{self, Ears, Host};
@@ -83,9 +84,9 @@ impl Watcher {
         })
     }
 
-    /// Answers programs of this user that ask how it stands, from now on (see [`board`](crate::forward::board)).
-    pub fn tell_who_asks(&mut self) -> std::io::Result<()> {
-        let window = Window::open()?;
+    /// Answers programs of this user that ask how it stands, and of the audience, from now on (see [`board`](crate::forward::board)).
+    pub fn tell_who_asks(&mut self, audience: Audience) -> std::io::Result<()> {
+        let window = Window::open(audience)?;
         if let Some(listener) = &window.listener {
             self.poll.add(listener, BOARD, Interest::Read)?;
         }
@@ -162,7 +163,7 @@ impl Watcher {
         let owner = (whose.pid > 0).then_some(Owner { user: whose.user, inode: 0 });
         let seen = Seen { record, owner, process: self.process(whose) };
         if let Some(window) = &mut self.window {
-            window.tallies.take(&seen);
+            window.take(&seen);
         }
         (self.sink)(seen);
     }
@@ -191,14 +192,17 @@ impl Watcher {
 
     fn asked(&self, now: Instant) {
         let Some(window) = &self.window else { return };
-        window.answer(|tallies| {
-            let (flows, datagrams) = (self.open_flows(), self.open_datagrams());
+        window.answer(|part| {
+            let (mut flows, mut datagrams) = (self.open_flows(), self.open_datagrams());
+            let is_seen = |whose: &Whose| part.has((whose.pid > 0).then_some(whose.user));
+            flows.retain(|(_, whose)| is_seen(whose));
+            datagrams.retain(|(.., whose)| is_seen(whose));
             let age = |since| now.since(since).as_secs_f64() * 1e3;
             let flows: Vec<_> = flows.into_iter().map(|(flow, whose)| (flow, self.process(whose))).collect();
             let lines = flows.iter().map(|(flow, process)| (flow, process.as_ref(), age(flow.asked)));
             let udp = datagrams.iter().map(|(_, flow, whose)| (flow, self.process(whose.clone()), age(flow.began)));
             let lost = self.lost().map_or(0, |lost| lost.iter().sum());
-            let board = tallies.board(lines, udp);
+            let board = part.tallies.board(lines, udp);
             let (at_ms, wakeups) = (now.as_millis_f64(), self.wakeups.named());
             let ran = self.ran();
             Board { at_ms, lost, ran, wakeups, via: "ebpf".into(), ..board }

@@ -205,7 +205,7 @@ impl Worker {
 
     /// How it stands; programs and connections in no more lines than these.
     pub(crate) fn board_of(&self, now: Instant, lines: usize) -> Board {
-        let mut board = self.window.as_ref().map(|window| self.board(now, &window.tallies)).unwrap_or_default();
+        let mut board = self.window.as_ref().map(|window| self.board(now, window.everything())).unwrap_or_default();
         board.omitted += board.connections.len().saturating_sub(lines) + board.apps.len().saturating_sub(lines);
         board.connections.truncate(lines);
         board.apps.truncate(lines);

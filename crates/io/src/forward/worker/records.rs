@@ -105,7 +105,7 @@ impl Worker {
 
     fn hand_over(&mut self, seen: Seen) {
         if let Some(window) = &mut self.window {
-            window.tallies.take(&seen);
+            window.take(&seen);
         }
         (self.sink)(seen);
     }
