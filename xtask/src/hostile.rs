@@ -10,46 +10,15 @@ use crate::step::Step;
 /// Where attacks are.
 const TARGETS: &[&str] = &["serve", "relay", "run", "steer", "host"];
 
-/// Every attack, and what it cost before there was a bound: as an outside audit found it (issue 28), or a run of the same test. One that is
-/// not here fails, so that none is forgotten when it is missing.
-const ATTACKS: &[(&str, &str)] = &[
-    ("HTTP/2 answers that are not taken", "3,081 MB, 7,752 descriptors"),
-    ("HTTP/3 answers that are not taken", "845 MB, 3,012 descriptors"),
-    ("streams of HTTP/2 that stall beside one that fetches", "kept forever"),
-    ("streams of HTTP/3 that stall beside one that fetches", "kept forever"),
-    ("silent connections", "refused"),
-    ("slow readers", NOT_TRIED),
-    ("10,000 silent connections from 16 addresses", NOT_TRIED),
-    ("10,000 connections of every kind from 16 addresses", NOT_TRIED),
-    ("4,000 silent connections from 8 addresses", "others waited 205 ms (19 ms when quiet), 511 still waiting"),
-    ("1,500 silent connections where 1,024 descriptors are allowed", NOT_TRIED),
-    ("300 streams into a program that takes nothing", "790 MB (1,000 streams)"),
-    ("5,000 connections of one user", "10,000 clients, unbounded"),
-    ("3,000 sessions that are not accepted, 1,000 half open", NOT_TRIED),
-    ("1,200 half heads from one address", "users refused"),
-    ("bogus descriptors, again and again", "a fifth of a core"),
-    ("heads over HTTP/1.1 that never end", NOT_TRIED),
-    ("bodies over HTTP/1.1 that never end", NOT_TRIED),
-    ("heads over HTTP/2 that never end", NOT_TRIED),
-    (
-        "2,000 silent connections a second from 8 addresses",
-        "others waited 3.5 s and more (at 500 a second: up to 7.3 s)",
-    ),
-    ("addresses of connect in a page that never comes", "every run of the user frozen"),
-    ("own connections that come back", "14,226 descriptors after 1 s"),
-    ("own datagrams that come back", "without end"),
-    ("1,100 tunnels of one user", NOT_TRIED),
-    ("requests to private addresses and the proxy's own", "own addresses of the host were served"),
-    ("20,000 datagrams of strangers", NOT_TRIED),
-    ("1,000 clients that say nothing", NOT_TRIED),
-    ("scrapes without end by 8 clients", NOT_TRIED),
-    ("1,000 silent connections", NOT_TRIED),
-    ("requests by another Host, and without a token", NOT_TRIED),
-    ("64 clients that take nothing of a page", "kept forever, without the token"),
-    ("a certificate, a key, an authority without end", "read until memory ended"),
-    ("every place taken by one address", "others refused"),
-];
+/// Every attack, and what it cost before there was a bound: as an outside audit found it (issue 28), or a run of the same test. A test
+/// fails if its attack is not here; one that is here and was not tried is missing.
+const KNOWN: &str = include_str!("../../crates/cli/tests/attack/known.tsv");
 const NOT_TRIED: &str = "not tried";
+
+/// The attacks of [`KNOWN`], with what they cost before.
+fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
+    KNOWN.lines().filter_map(|line| line.split_once('\t'))
+}
 
 /// One row of the table.
 #[derive(Debug, PartialEq)]
@@ -83,7 +52,7 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
 /// The attacks, one after the other: each has the machine for itself.
 pub fn step() -> Step {
     let targets = TARGETS.iter().flat_map(|target| ["--test", target]);
-    let words: Vec<&str> = ["test", "-p", "headstart", "--no-fail-fast"].into_iter().chain(targets).collect();
+    let words: Vec<&str> = ["test", "--workspace", "--no-fail-fast"].into_iter().chain(targets).collect();
     let flags = ["--", "--include-ignored", "--nocapture", "--test-threads=1", "hostile::"];
     // On a machine that does nothing else, times are worth a comparison.
     Step::cargo(&[&words[..], &flags].concat()).with("HEADSTART_HOSTILE", "1")
@@ -100,19 +69,15 @@ fn row(line: &str) -> Option<Row> {
 
 /// What an attack cost before there was a bound.
 fn before(attack: &str) -> &'static str {
-    ATTACKS.iter().find(|(known, _)| *known == attack).map_or(NOT_TRIED, |(_, before)| before)
+    known().find(|(known, _)| *known == attack).map_or(NOT_TRIED, |(_, before)| before)
 }
 
 /// Attacks without a row, and rows of attacks that are not listed.
 fn missing(rows: &[Row]) -> Vec<String> {
     let has = |attack: &str| rows.iter().any(|row| row.attack == attack);
-    let absent = ATTACKS
-        .iter()
-        .map(|(attack, _)| attack)
-        .filter(|attack| !has(attack))
-        .map(|attack| format!("{attack} (not tried)"));
-    let unknown = rows.iter().filter(|row| ATTACKS.iter().all(|(attack, _)| *attack != row.attack));
-    absent.chain(unknown.map(|row| format!("{} (not in ATTACKS)", row.attack))).collect()
+    let absent = known().filter(|(attack, _)| !has(attack)).map(|(attack, _)| format!("{attack} (not tried)"));
+    let unknown = rows.iter().filter(|row| known().all(|(attack, _)| attack != row.attack));
+    absent.chain(unknown.map(|row| format!("{} (not in known.tsv)", row.attack))).collect()
 }
 
 fn table(rows: &[Row], missing: &[String]) -> String {
@@ -162,12 +127,12 @@ mod tests {
 
     #[test]
     fn rows_are_read_and_shown_and_what_is_missing_is_named() {
-        let line = format!("hostile\t{}\tserve\tmemory, kB\t300000\t59000.5\ttrue", ATTACKS[0].0);
+        let line = format!("hostile\t{}\tserve\tmemory, kB\t300000\t59000.5\ttrue", known().next().unwrap().0);
         let rows: Vec<Row> =
             [&line, "test x ... ok", "hostile\tx\ty\tz\t1\t2\tfalse"].into_iter().filter_map(row).collect();
         assert_eq!((rows.len(), rows[0].holds, rows[1].holds), (2, true, false));
         let missing = missing(&rows);
-        assert_eq!(missing.len(), ATTACKS.len(), "all but the first, and one that is not known: {missing:?}");
+        assert_eq!(missing.len(), known().count(), "all but the first, and one that is not known: {missing:?}");
         let shown = table(&rows, &missing);
         assert!(shown.contains("59000.50  yes    3,081 MB, 7,752 descriptors\n"), "{shown}");
         assert!(shown.contains("  NO     not tried\nmissing: "), "{shown}");
@@ -182,7 +147,7 @@ mod tests {
     #[test]
     fn what_attacks_cost_before_is_in_the_page_that_promises_what_they_cost_now() {
         let page = std::fs::read_to_string(crate::tree::workspace_root().unwrap().join("SECURITY.md")).unwrap();
-        for (attack, before) in ATTACKS.iter().filter(|(_, before)| *before != NOT_TRIED) {
+        for (attack, before) in known().filter(|(_, before)| *before != NOT_TRIED) {
             assert!(page.contains(&format!(" | {before} | ")), "SECURITY.md has no row for {attack}: {before}");
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::exit::{self, Coded};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,13 +43,13 @@ pub async fn each<S: Future<Output = ()> + Send + 'static>(
     serve: impl Fn(TcpStream, OwnedSemaphorePermit) -> S,
 ) {
     let room = Arc::new(Semaphore::new(most));
-    admitted(listener, |_| room.clone().try_acquire_owned().ok(), stopped, serve).await;
+    admitted(listener, |_, _| room.clone().try_acquire_owned().ok(), stopped, serve).await;
 }
 
 /// The same with places that `admit` gives, by the client's address.
 pub async fn admitted<P, S: Future<Output = ()> + Send + 'static>(
     listener: TcpListener,
-    admit: impl Fn(IpAddr) -> Option<P>,
+    admit: impl Fn(&TcpStream, SocketAddr) -> Option<P>,
     stopped: impl Future<Output = ()>,
     serve: impl Fn(TcpStream, P) -> S,
 ) {
@@ -67,7 +67,7 @@ pub async fn admitted<P, S: Future<Output = ()> + Send + 'static>(
             continue;
         };
         // Beyond the bound a connection is closed at once: that is heard sooner than silence.
-        let Some(place) = admit(peer.ip()) else { continue };
+        let Some(place) = admit(&stream, peer) else { continue };
         // Small answers do not wait for the acknowledgement of those before.
         let _ = stream.set_nodelay(true);
         connections.spawn(serve(stream, place));

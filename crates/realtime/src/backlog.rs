@@ -53,9 +53,10 @@ impl<S> Lines<S> {
         self.turns.iter().find(|(of, _)| *of == from).map_or(0, |(_, line)| line.len())
     }
 
-    /// The network that has most of those that are bounded, and how many.
-    fn heaviest(&mut self) -> Option<(usize, &mut VecDeque<S>)> {
-        let lines = self.turns.iter_mut().filter(|(of, _)| of.is_bounded());
+    /// The network that has most of those that give way to `other`, and how many: those that are bounded, and among users of this host each.
+    fn heaviest(&mut self, other: Network) -> Option<(usize, &mut VecDeque<S>)> {
+        let gives_way = |of: &Network| of.is_bounded() || (of.is_own() && other.is_own());
+        let lines = self.turns.iter_mut().filter(|(of, _)| gives_way(of));
         lines.map(|(_, line)| (line.len(), line)).max_by_key(|(count, _)| *count)
     }
 
@@ -94,7 +95,7 @@ impl<S: Waits> Backlog<S> {
         let admits = |lines: &mut Lines<S>| {
             let (count, own) = (lines.count(), lines.of(from));
             let has_share = !from.is_bounded() || own < share;
-            let mut yields = || lines.heaviest().is_some_and(|(most, _)| most > own + 1);
+            let mut yields = || lines.heaviest(from).is_some_and(|(most, _)| most > own + 1);
             count < self.most / 2 || has_share && (count < self.most || yields())
         };
         if admits(&mut lines) {
@@ -116,7 +117,7 @@ impl<S: Waits> Backlog<S> {
         }
         let count = lines.count();
         let own = lines.of(from);
-        let away = match lines.heaviest() {
+        let away = match lines.heaviest(from) {
             Some((most, line)) if count >= self.most && most > own + 1 => line.pop_back(),
             _ => None,
         };
@@ -243,6 +244,21 @@ mod tests {
         assert!((0..44).all(|n| comes(&backlog, "127.0.0.1", n)));
         assert!(comes(&backlog, "192.0.2.7", 44), "another network gives way");
         assert_eq!([Network::Own, from("198.51.100.1")].map(|of| backlog.lines().of(of)), [44, 19]);
+    }
+
+    #[test]
+    fn one_user_of_this_host_gives_way_to_another() {
+        let backlog = Backlog::new(64);
+        let comes = |user, name| {
+            let has = backlog.has_room(Network::User(user));
+            if has {
+                backlog.put(Network::User(user), named(name));
+            }
+            has
+        };
+        assert_eq!((0..100).filter(|n| comes(1000, *n)).count(), 64, "alone it has all");
+        assert!(comes(1001, 100) && !comes(1000, 101), "its newest is not for itself");
+        assert_eq!([1000, 1001].map(|user| backlog.lines().of(Network::User(user))), [63, 1]);
     }
 
     #[test]

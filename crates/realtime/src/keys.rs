@@ -187,7 +187,7 @@ impl SecretKey {
     }
 }
 
-fn read_spki(spki: &[u8]) -> Option<PublicKey> {
+pub(crate) fn read_spki(spki: &[u8]) -> Option<PublicKey> {
     spki.strip_prefix(&SPKI).and_then(|key| key.try_into().ok()).map(PublicKey)
 }
 

@@ -138,13 +138,13 @@ impl Listener {
                     Ok((stream, peer)) => {
                         tcp_options::turn(&stream, None);
                         tcp_options::watch(&stream);
-                        let Some(arrival) = door.undecided.arrive(Some(peer.ip())) else {
+                        let Some(arrival) = door.undecided.arrive(&stream, peer) else {
                             let _ = stream.set_zero_linger();
                             continue;
                         };
                         let door = Arc::clone(&door);
                         tokio::spawn(async move {
-                            if let Ok(place) = tokio::time::timeout(INTRODUCTION, arrival.place()).await {
+                            if let Ok(Some(place)) = tokio::time::timeout(INTRODUCTION, arrival.place()).await {
                                 door.admit(Box::new(stream), place, None, Some(peer)).await;
                             }
                         });
@@ -176,14 +176,14 @@ impl Listener {
 
     /// Takes in a connection that came in elsewhere: TLS, say. Where too many have not said for which session they are, it is closed.
     pub fn add(&self, stream: impl Stream) {
-        if let Some(place) = self.door.undecided.enter_now(None) {
+        if let Some(place) = self.door.undecided.enter_now() {
             self.door.take_in(Box::new(stream), place, None);
         }
     }
 
     /// Takes in a connection for session `id`, if that goes on here: it is closed if it is for another, or too late.
     pub(crate) fn join(&self, id: SessionId, stream: impl Stream) {
-        if let Some(place) = self.door.undecided.enter_now(None) {
+        if let Some(place) = self.door.undecided.enter_now() {
             self.door.take_in(Box::new(stream), place, Some(id));
         }
     }

@@ -408,3 +408,29 @@ async fn those_that_say_nothing_take_no_place_of_a_client() {
     assert_eq!(relay.tally.answered(Answer::Busy), 1);
     relay.kill();
 }
+
+#[tokio::test]
+async fn a_client_that_has_every_place_leaves_half_of_them_to_another() {
+    const MOST: usize = 4;
+    let (keys, other) = (Keys::new(), SecretKey::generate().unwrap());
+    let settings = keys.settings(&["127.0.0.1:*"]);
+    let clients = vec![keys.client.public().unwrap(), other.public().unwrap()];
+    let relay = Killable::start("127.0.0.1:0", ServerSettings { most: MOST, clients, ..settings });
+    let door = Listener::bind("127.0.0.1:0").await.unwrap();
+    let to: relay::Destination = door.address().unwrap().to_string().parse().unwrap();
+    let big = keys.client(relay.address);
+    let small = Client::new(&relay.address.to_string(), &other, keys.relay.public().unwrap()).unwrap();
+    let open = |client: &Client| {
+        let (client, to) = (client.clone(), to.clone());
+        async move { patient(client.session(to, Config { technique: "plain".into(), ..auto() })).await }
+    };
+    let mut of_big = Vec::new();
+    for _ in 0..MOST {
+        of_big.push(open(&big).await.unwrap());
+    }
+    let of_small = open(&small).await.expect("half is for others");
+    assert!(open(&big).await.is_err(), "it has more than its half");
+    patient(of_small.greeted()).await.expect("it is served");
+    drop((of_big, of_small));
+    relay.kill();
+}

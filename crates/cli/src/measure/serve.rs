@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         tokio::runtime::Builder::new_current_thread().max_blocking_threads(args.connections).enable_all().build()?;
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let admit = |from| places.enter(from);
+        let admit = |_: &tokio::net::TcpStream, from: SocketAddr| places.enter(from.ip());
         accept::admitted(listener, admit, std::future::pending(), move |stream, place| {
             connection(stream, place, bounds)
         })

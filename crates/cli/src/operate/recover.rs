@@ -7,6 +7,7 @@ use crate::{exit, say};
 use headstart_io::daemon::DaemonError;
 use headstart_io::daemon::message::Undoing;
 use headstart_io::daemon::recovery::recover;
+use headstart_io::host::change::table;
 use headstart_io::host::place::Place;
 use std::path::Path;
 
@@ -26,7 +27,7 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
     let place = Place::of_host().map_err(|e| explained(e.into()))?;
     // Settings that cannot be read are no reason not to undo.
     let numbers = numbers(&settings_or_defaults(named));
-    let said = match recover(&place, numbers, args.found) {
+    let (said, undoing) = match recover(&place, numbers, args.found) {
         Ok(report) if report.had_record || args.found && report.removed > 0 => {
             return Ok(down::tell(&Undoing::from(&report), "recovered", args.format));
         }
@@ -34,17 +35,20 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
             return Ok(down::tell(&Undoing::from(&report), "no record of a daemon", args.format));
         }
         Ok(report) => {
-            ["nothing to recover"].into_iter().chain(report.not_looked_at.as_deref()).collect::<Vec<_>>().join("; ")
+            let said = ["nothing to recover"].into_iter().chain(report.not_looked_at.as_deref()).collect::<Vec<_>>();
+            (said.join("; "), Undoing::from(&report))
         }
         Err(DaemonError::Taken { pid }) => {
             let pid = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
-            format!("nothing to recover: the daemon is running{pid}; `headstart down` stops it")
+            (format!("nothing to recover: the daemon is running{pid}; `headstart down` stops it"), Undoing::default())
         }
         Err(why) => return Err(explained(why)),
     };
     match args.format.json {
-        true => output::document(down::VERSION, serde_json::to_value(Undoing::default())?),
+        true => output::document(down::VERSION, serde_json::to_value(&undoing)?),
         false => say!("{said}"),
     }
-    Ok(exit::OK)
+    // Where nft is not installed, nothing of ours can have been made by it: words do.
+    let unseen = undoing.not_looked_at.is_some() && table::program().is_some();
+    Ok(if unseen { exit::DEGRADED } else { exit::OK })
 }

@@ -69,6 +69,11 @@ impl Door {
         all.fold(None, |found, (n, tag)| found.or(hmac::verify(key, &said, tag.as_ref()).is_ok().then_some(n)))
     }
 
+    /// Whether all clients are admitted.
+    pub fn is_open(&self) -> bool {
+        self.known.is_none()
+    }
+
     /// How many users there are; one where all clients are admitted.
     pub fn users(&self) -> usize {
         self.known.as_ref().map_or(1, |(_, tags)| tags.len())

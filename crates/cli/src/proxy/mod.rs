@@ -13,7 +13,7 @@ mod way;
 
 use crate::exit::{self, Usage};
 use crate::output::{Format, document};
-use crate::seat::{Room, Seat};
+use crate::seat::{Room, Seat, User};
 use body::Body;
 use door::Door;
 use guess::Guess;
@@ -41,6 +41,8 @@ use way::{Bound, Ways};
 
 /// How long a client may take for the head of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// After so long a client hears that its password is wrong. With the places of a network that is penalised this is what guessing may take. Ours.
+const WRONG: Duration = Duration::from_secs(2);
 /// Between two times that learned sizes are written.
 const KEPT: Duration = Duration::from_secs(300);
 /// Connections of clients that are served at once.
@@ -68,7 +70,7 @@ pub struct Args {
     /// File of allowed users, one NAME:PASSWORD per line, not readable by other users [default: all programs on this host].
     #[arg(long, value_name = "FILE")]
     users: Option<PathBuf>,
-    /// With a non-loopback --listen: also allow this destination, which is private or this host's own; may be repeated. As in
+    /// With --users: also allow this destination, which is private or this host's own; may be repeated. As in
     /// `headstart relay serve --allow`.
     #[arg(long = "allow", value_name = "HOST:PORT")]
     allowed: Vec<Pattern>,
@@ -137,8 +139,8 @@ fn tell(format: Format, address: SocketAddr, policy: &str) {
     }
 }
 
-/// Serves until SIGINT or SIGTERM.
-pub fn run(args: Args) -> anyhow::Result<u8> {
+/// The policy, if what is asked for makes sense.
+fn checked(args: &Args) -> anyhow::Result<&'static policy::Entry> {
     let entry = policy::find(&args.policy).map_err(|e| Usage(e.to_string()))?;
     if (entry.new)().object(&Object { bytes: None, urgency: 7 }).is_none() {
         let what = format!("--policy {}: this policy works on packets; use it with `headstart up --steer`", entry.name);
@@ -151,6 +153,12 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     if args.fat == args.fast {
         return Err(Usage("--fat and --fast are the same: give two different interfaces or addresses".into()).into());
     }
+    Ok(entry)
+}
+
+/// Serves until SIGINT or SIGTERM.
+pub fn run(args: Args) -> anyhow::Result<u8> {
+    let entry = checked(&args)?;
     let door = args.users.as_deref().map(Door::read).transpose()?.unwrap_or_else(Door::open);
     for absent in [&args.fat, &args.fast].into_iter().filter_map(Bound::absent) {
         crate::complain!("headstart: warning: {absent}; until it appears, the other channel carries all traffic");
@@ -159,11 +167,16 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     notes.iter().for_each(|note| crate::complain!("headstart: {note}"));
     let shared = Arc::new(Shared {
         admission: Admission::new(UNDECIDED),
-        room: Arc::new(Room::new(MOST_CONNECTIONS, door.users())),
+        // Without a list, users of this host alone.
+        room: args
+            .users
+            .as_ref()
+            .map_or_else(|| Room::of_host(MOST_CONNECTIONS), |_| Room::new(MOST_CONNECTIONS, door.users())),
         door,
         name: format!("headstart-{:016x}", RandomState::new().hash_one(args.listen)),
         guess,
-        ways: Ways::new([args.fat, args.fast], (!args.listen.ip().is_loopback()).then(|| Access::new(args.allowed))),
+        // What programs of this host reach anyway is not theirs who have come by a forwarded port, of whatever address.
+        ways: Ways::new([args.fat, args.fast], args.users.as_ref().map(|_| Access::new(args.allowed))),
         pool: Pool::default(),
         policy: Box::new(ByObject(entry)),
         objects: [AtomicU64::new(0), AtomicU64::new(0)],
@@ -213,7 +226,7 @@ async fn keep(shared: Arc<Shared>) {
 async fn serve(listener: TcpListener, shared: Arc<Shared>, stop: watch::Receiver<bool>) {
     let mut stopped = stop.clone();
     let stopped = async move { drop(stopped.wait_for(|stop| *stop).await) };
-    let admit = |from| shared.admission.arrive(Some(from));
+    let admit = |stream: &TcpStream, peer| shared.admission.arrive(stream, peer);
     crate::accept::admitted(listener, admit, stopped, |stream, arrival| {
         connection(stream, shared.clone(), arrival, stop.clone())
     })
@@ -221,7 +234,7 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>, stop: watch::Receiver
 }
 
 async fn connection(stream: TcpStream, shared: Arc<Shared>, arrival: Arrival, mut stop: watch::Receiver<bool>) {
-    let Ok(place) = tokio::time::timeout(PATIENCE, arrival.place()).await else { return };
+    let Ok(Some(place)) = tokio::time::timeout(PATIENCE, arrival.place()).await else { return };
     let is_needed = place.is_needed();
     let seat = Arc::new(Seat::new(place, shared.room.clone()));
     let of_connection = seat.clone();
@@ -250,14 +263,19 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>, arrival: Arrival, mu
 }
 
 async fn answer(shared: Arc<Shared>, seat: Arc<Seat>, request: Request<Incoming>) -> Response<Body> {
-    let user = shared.door.user(request.headers().get(PROXY_AUTHORIZATION).map(|value| value.as_bytes()));
-    let Some(user) = user else {
+    let said = request.headers().get(PROXY_AUTHORIZATION).map(|value| value.as_bytes());
+    let Some(user) = shared.door.user(said) else {
+        // A client that has said nothing does not know yet that it has to.
+        if said.is_some() {
+            seat.was_wrong();
+            tokio::time::sleep(WRONG).await;
+        }
         let mut refused =
             response(StatusCode::PROXY_AUTHENTICATION_REQUIRED, "this proxy requires a user name and a password\n");
         refused.headers_mut().insert(PROXY_AUTHENTICATE, door::CHALLENGE);
         return refused;
     };
-    if !seat.admit(user) {
+    if !seat.admit(if shared.door.is_open() { seat.own() } else { User::Listed(user) }) {
         return response(StatusCode::SERVICE_UNAVAILABLE, "too many connections are open through this proxy\n");
     }
     let answered = if request.method() == Method::CONNECT {

@@ -124,8 +124,8 @@ pub struct Ways {
 }
 
 impl Ways {
-    /// The fat channel and the fast one. With `private`, other hosts may ask: of private networks and of this host's own
-    /// addresses they reach what that allows.
+    /// The fat channel and the fast one. With `private`, listed users ask, who may be on other hosts: of private networks and of this host's
+    /// own addresses they reach what that allows.
     pub fn new(ways: [Bound; 2], private: Option<Access>) -> Self {
         Self { ways, left: Mutex::new([Instant::ZERO; 2]), clock: Clock::new(), private }
     }
@@ -225,21 +225,23 @@ fn is_private(ip: IpAddr) -> bool {
         }
         IpAddr::V6(v6) => {
             let is_of_site = v6.segments()[0] & 0xffc0 == 0xfec0;
-            let within = translated(v6).is_some_and(|v4| is_private(v4.into()) || v4.is_loopback());
+            let within = translated(v6).into_iter().flatten().any(|v4| is_private(v4.into()) || v4.is_loopback());
             v6.is_unique_local() || v6.is_unicast_link_local() || is_of_site || within
         }
     }
 }
 
-/// The IPv4 address in one of NAT64's well-known prefix (64:ff9b::/96) or of 6to4 (2002::/16).
-fn translated(v6: Ipv6Addr) -> Option<Ipv4Addr> {
-    let bytes = v6.octets();
-    let at = match v6.segments() {
-        [0x64, 0xff9b, 0, 0, 0, 0, ..] => 12,
-        [0x2002, ..] => 2,
-        _ => return None,
-    };
-    bytes[at..].first_chunk::<4>().map(|v4| Ipv4Addr::from(*v4))
+/// The IPv4 address in one of NAT64's well-known prefix (64:ff9b::/96) or of 6to4 (2002::/16). In a network's own prefix (64:ff9b:1::/48, RFC
+/// 8215) it may be in four places: where is known to the network alone (RFC 6052, section 2.2).
+fn translated(v6: Ipv6Addr) -> [Option<Ipv4Addr>; 4] {
+    let b = v6.octets();
+    let at = |places: [usize; 4]| Some(Ipv4Addr::from(places.map(|place| b[place])));
+    match v6.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] => [at([12, 13, 14, 15]), None, None, None],
+        [0x64, 0xff9b, 1, ..] => [[6, 7, 9, 10], [7, 9, 10, 11], [9, 10, 11, 12], [12, 13, 14, 15]].map(at),
+        [0x2002, ..] => [at([2, 3, 4, 5]), None, None, None],
+        _ => [None; 4],
+    }
 }
 
 /// Whether an interface of this host has the address. If that is unknown, it counts as its own.
@@ -267,11 +269,17 @@ mod tests {
             "fec0::1",
             "fd00::1",
             "64:ff9b::7f00:1",
+            // 10.1.2.3 behind 48, 56, 64 and 96 bits of a network's own prefix.
+            "64:ff9b:1:a01:2:300::",
+            "64:ff9b:1:a:1:203::",
+            "64:ff9b:1:0:a:102:300:0",
+            "64:ff9b:1::a01:203",
+            "64:ff9b:1::7f00:1",
         ];
         for ip in private {
             assert!(is_private(ip.parse().unwrap()), "{ip}");
         }
-        for ip in ["192.0.2.1", "2001:db8::1", "64:ff9b::c000:201", "2002:c000:201::1"] {
+        for ip in ["192.0.2.1", "2001:db8::1", "64:ff9b::c000:201", "64:ff9b:1::cb00:7150", "2002:c000:201::1"] {
             assert!(!is_private(ip.parse().unwrap()), "{ip}");
         }
     }

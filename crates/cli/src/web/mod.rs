@@ -114,13 +114,13 @@ pub fn serve<F: Future<Output = Answer> + Send + 'static>(
     let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(4).enable_all().build()?;
     let served = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let server = Arc::new(Server { guard, routes, respond, room: Arc::new(Room::new(MOST_CONNECTIONS, 1)) });
+        let server = Arc::new(Server { guard, routes, respond, room: Room::of_host(MOST_CONNECTIONS) });
         let admission = Admission::new(MOST_UNDECIDED);
         let (stop, stopped) = watch::channel(false);
         let mut until = stopped.clone();
         let all = crate::accept::admitted(
             listener,
-            move |from| admission.arrive(Some(from)),
+            move |stream, peer| admission.arrive(stream, peer),
             async move { _ = until.wait_for(|stop| *stop).await },
             move |stream, arrival| connection(Arc::clone(&server), stream, arrival, stopped.clone()),
         );
@@ -150,7 +150,7 @@ async fn connection<F: Future<Output = Answer> + Send + 'static, R: Fn(Asked) ->
     arrival: Arrival,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let Ok(place) = tokio::time::timeout(PATIENCE, arrival.place()).await else { return };
+    let Ok(Some(place)) = tokio::time::timeout(PATIENCE, arrival.place()).await else { return };
     let is_needed = place.is_needed();
     let seat = Arc::new(Seat::new(place, Arc::clone(&server.room)));
     let of_requests = Arc::clone(&seat);
@@ -158,7 +158,7 @@ async fn connection<F: Future<Output = Answer> + Send + 'static, R: Fn(Asked) ->
         let (server, seat) = (Arc::clone(&server), Arc::clone(&of_requests));
         async move {
             let Server { guard, routes, respond, .. } = &*server;
-            Ok::<_, Infallible>(match seat.admit(0) {
+            Ok::<_, Infallible>(match seat.admit(seat.own()) {
                 true => answer(guard, routes, respond, &request).await,
                 false => Answer::plain(StatusCode::SERVICE_UNAVAILABLE, "too many connections are open\n").0,
             })

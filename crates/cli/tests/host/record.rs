@@ -295,12 +295,16 @@ inside!(a_record_of_version_one_is_undone, || {
 inside!(what_could_not_be_looked_at_is_not_called_clean, || {
     let Some(scene) = Scene::new() else { return };
     let (Some(()), Some(())) = (found("setpriv", "util-linux"), found("nft", "nftables")) else { return };
-    let mut command = Command::new("setpriv");
-    command.args(["--bounding-set", "-net_admin", "--inh-caps", "-net_admin", HEADSTART, "recover"]);
-    let ours = scene.headstart(&[]);
-    command.envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let ended = Ended::of(command.output().unwrap());
-    assert!(ended.code == Some(0) && ended.out.contains("nftables tables were not checked"), "{ended:?}");
+    for json in [false, true] {
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set", "-net_admin", "--inh-caps", "-net_admin", HEADSTART, "recover"]);
+        command.args(json.then_some("--json"));
+        let ours = scene.headstart(&[]);
+        command.envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let ended = Ended::of(command.output().unwrap());
+        assert!(ended.code == Some(3) && ended.out.contains("nftables tables were not checked"), "{ended:?}");
+        assert!(!json || ended.out.contains("\"not_looked_at\""), "{ended:?}");
+    }
     assert_eq!(scene.says(&["recover"]).out.trim(), "nothing to recover");
 });
 

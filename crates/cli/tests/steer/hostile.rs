@@ -3,8 +3,10 @@
 use crate::attack::{Attack, raise_files};
 use crate::proxy::{FAST, FAT, Proxy, ip, over};
 use crate::scene::{SERVER, Scene, fetched, inside};
+use headstart_core::time::Duration;
+use headstart_io::clock::Clock;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 
@@ -31,16 +33,55 @@ inside!(half_a_head_by_the_thousand_keeps_no_user_out, || {
     drop(halves);
 });
 
+/// Guesses at a password, each over a connection of its own, and how many of them may be answered in a second.
+const GUESSES: usize = 100;
+
+inside!(who_guesses_passwords_waits_for_each_and_locks_nobody_out, || {
+    let Some(scene) = Scene::new() else { return };
+    drop(Proxy::new(&scene, "obj-priority"));
+    let proxy = Proxy::at(&scene, "obj-priority", FAT);
+    ip(&["address", "add", "198.51.100.7/32", "dev", "lo"]);
+    raise_files();
+    let to: SocketAddr = proxy.url.trim_start_matches("http://").parse().unwrap();
+    // ann:wrong, in base64.
+    let ask = format!("CONNECT {SERVER} HTTP/1.1\r\nhost: {SERVER}\r\nproxy-authorization: Basic YW5uOndyb25n\r\n\r\n");
+    let clock = Clock::new();
+    let mut answered = 0;
+    let guesses: Vec<TcpStream> = (0..GUESSES)
+        .map(|_| {
+            let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+            bind(&socket, &SocketAddr::from(([198, 51, 100, 7], 0))).unwrap();
+            connect(&socket, &to).unwrap();
+            TcpStream::from(socket)
+        })
+        .collect();
+    for mut guess in &guesses {
+        let began = clock.now();
+        let _ = guess.write_all(ask.as_bytes());
+        guess.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+        let said = guess.read(&mut [0; 12]).is_ok_and(|length| length > 0);
+        // One that was looked at late says nothing of how soon it was answered.
+        answered += usize::from(said && clock.now().since(began) < Duration::from_secs(1));
+    }
+    let row = Attack { attack: "100 guesses at a password", listener: "proxy --users" };
+    row.at_most("guesses that are answered within a second", 0.0, answered as f64);
+    let own = ["--interface", "198.51.100.7", "--header", "Priority: u=1"];
+    let refused = (0..4).filter(|_| proxy.fetch(&own, "/who/900") != over(FAT, 900)).count();
+    row.at_most("requests of a user from the same address that are refused, of 4", 0.0, refused as f64);
+    drop(guesses);
+});
+
 /// Addresses of networks that are private (RFC 1918).
 const PRIVATE: [&str; 2] = ["http://10.1.2.3/", "http://192.168.1.1/"];
 
 inside!(what_is_private_or_the_hosts_own_is_not_for_other_hosts, || {
     let Some(scene) = Scene::new() else { return };
-    drop(Proxy::new(&scene, "obj-priority"));
-    let proxy = Proxy::at(&scene, "obj-priority", FAT);
+    // Users may have come to loopback from other hosts, by a forwarded port.
+    let near = Proxy::new(&scene, "obj-priority");
+    let far = Proxy::at(&scene, "obj-priority", FAT);
     let listener = TcpListener::bind((FAST, 0)).unwrap();
     let own = format!("http://{}/", listener.local_addr().unwrap());
-    let is_refused = |url: &str, tunnel: &[&str]| {
+    let is_refused = |proxy: &Proxy, url: &str, tunnel: &[&str]| {
         let mut curl = Command::new("curl");
         curl.args(["--silent", "--noproxy", "", "--proxy", &proxy.url, "--proxy-user", "ann:secret"]).args(tunnel);
         curl.args(["--max-time", "30", "--write-out", "%{http_code} %{http_connect}", url]);
@@ -49,11 +90,14 @@ inside!(what_is_private_or_the_hosts_own_is_not_for_other_hosts, || {
     };
     let mut allowed = Vec::new();
     for url in PRIVATE.into_iter().chain([&own[..]]) {
-        allowed.extend([&[][..], &["--proxytunnel"]].iter().filter(|way| !is_refused(url, way)).map(|_| url));
+        for proxy in [&near, &far] {
+            allowed
+                .extend([&[][..], &["--proxytunnel"]].iter().filter(|way| !is_refused(proxy, url, way)).map(|_| url));
+        }
     }
     println!("not refused: {allowed:?}");
     let row = Attack { attack: "requests to private addresses and the proxy's own", listener: "proxy --users" };
-    row.at_most("requests that are not refused, of 6", 0.0, allowed.len() as f64);
+    row.at_most("requests that are not refused, of 12", 0.0, allowed.len() as f64);
 });
 
 /// Connections that are served at a time, and what one of several users may have of them.

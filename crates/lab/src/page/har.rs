@@ -10,8 +10,6 @@ use headstart_core::time::Duration;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
-/// Largest archive that is read: they hold bodies, if asked to.
-pub const MAX_FILE: u64 = 512 << 20;
 /// Most entries that are read.
 pub const MAX_ENTRIES: usize = 10_000;
 /// No wait and no gap is longer, in ms: as in page specs.
@@ -53,12 +51,7 @@ pub enum HarError {
 /// The page that the archive `path` is of: its first page, if it has several.
 pub fn read(path: &Path) -> Result<Page, HarError> {
     let io = |source| HarError::Io { path: path.into(), source };
-    let size = std::fs::metadata(path).map_err(io)?.len();
-    if size > MAX_FILE {
-        let reason = format!("{size} bytes; at most {MAX_FILE} are read");
-        return Err(HarError::Content { path: path.into(), reason });
-    }
-    parse(&std::fs::read(path).map_err(io)?, path)
+    parse(&super::read_at_most(path, super::MAX_FILE).map_err(io)?, path)
 }
 
 /// The same of an archive in memory; `path` is only named.

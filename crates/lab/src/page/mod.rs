@@ -16,6 +16,22 @@ pub mod synthetic;
 use headstart_core::time::Duration;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+/// What files of specs and archives hold at most, in bytes: archives hold bodies, if asked to.
+const MAX_FILE: u64 = 512 << 20;
+
+/// All that is in a file of at most `most` bytes; a device has no length and may have no end.
+fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(io::Error::other(format!("larger than {most} bytes, which is the most that is read")));
+    }
+    Ok(bytes)
+}
 
 /// A page: one document and everything that its load event waits for.
 #[derive(Clone, Debug, PartialEq)]
@@ -356,5 +372,12 @@ mod tests {
     fn scripts_requests_of_their_own_do_not_hold_up_the_load_event() {
         let free: Vec<_> = Kind::ALL.into_iter().filter(|k| !k.blocks_load()).collect();
         assert_eq!(free, [Kind::Xhr, Kind::Media, Kind::Other]);
+    }
+
+    #[test]
+    fn a_file_without_end_is_not_read() {
+        let why = read_at_most(Path::new("/dev/zero"), 4096).unwrap_err();
+        assert!(why.to_string().contains("larger than 4096 bytes"), "{why}");
+        assert!(read_at_most(Path::new("/dev/null"), 4096).unwrap().is_empty());
     }
 }

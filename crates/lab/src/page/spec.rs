@@ -50,7 +50,8 @@ pub enum SpecError {
 
 /// Every page of `path`, and every line that is none. The error is for a file that could not be read.
 pub fn read(path: &Path) -> Result<(Vec<Page>, Vec<SpecError>), SpecError> {
-    let bytes = std::fs::read(path).map_err(|source| SpecError::File { path: path.into(), source })?;
+    let bytes =
+        super::read_at_most(path, super::MAX_FILE).map_err(|source| SpecError::File { path: path.into(), source })?;
     Ok(parse(&bytes, path))
 }
 

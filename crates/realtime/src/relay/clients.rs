@@ -1,8 +1,7 @@
 //! Users of the ports of this host that lead through a relay: so many connections at a time, and no user, and no other
 //! host, has more than a part of them. Each costs memory here and a session at the relay.
 
-use headstart_io::forward::owner::Owners;
-use headstart_io::sys::netns::NetNs;
+use crate::admission::Users;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,8 +30,7 @@ impl std::fmt::Display for Client {
 /// See the module.
 pub struct Clients {
     most: usize,
-    /// None where the kernel does not say whose a socket is.
-    owners: Mutex<Option<Owners>>,
+    users: Users,
     open: Mutex<HashMap<Client, usize>>,
 }
 
@@ -45,8 +43,7 @@ impl std::fmt::Debug for Clients {
 impl Clients {
     /// For at most so many connections at a time, of all ports together.
     pub fn new(most: usize) -> Arc<Self> {
-        let owners = NetNs::current().ok().and_then(|here| Owners::of(&here).ok());
-        Arc::new(Self { most: most.max(1), owners: Mutex::new(owners), open: Mutex::default() })
+        Arc::new(Self { most: most.max(1), users: Users::default(), open: Mutex::default() })
     }
 
     /// A connection from `from` to our port at `to`: its place until that is dropped, or why it has none.
@@ -55,10 +52,7 @@ impl Clients {
     }
 
     fn client(&self, from: SocketAddr, to: SocketAddr) -> Client {
-        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        // Sockets of other hosts are not found here.
-        let owner = owners.as_mut().and_then(|owners| owners.of_tcp(from, to).ok().flatten());
-        owner.map_or(Client::Host(from.ip().to_canonical()), |owner| Client::User(owner.user))
+        self.users.of(from, to).map_or(Client::Host(from.ip().to_canonical()), Client::User)
     }
 
     fn take(self: &Arc<Self>, client: Client) -> Result<Visit, String> {

@@ -10,6 +10,8 @@ mod client;
 mod clients;
 pub mod ports;
 mod records;
+
+mod served;
 mod server;
 mod splice;
 mod window;

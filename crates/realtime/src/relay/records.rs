@@ -4,6 +4,7 @@
 //! something now and then. So the same state machines are used without buffers (`rustls::unbuffered`): what comes in is read
 //! into one buffer a thread, and only what is left of it (half of a record, what is not taken) is kept.
 
+use crate::keys::{self, PublicKey};
 use rustls::ServerConfig;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus, WriteTraffic};
@@ -68,6 +69,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Records<S> {
         };
         poll_fn(|cx| records.poll_handshake(cx)).await?;
         Ok(records)
+    }
+
+    /// The key of the client.
+    pub fn client(&self) -> Option<PublicKey> {
+        self.tls.peer_certificates()?.first().and_then(|spki| keys::read_spki(spki))
     }
 
     fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -292,7 +298,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Records<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::{self, SecretKey};
+    use crate::keys::SecretKey;
     use rustls::pki_types::ServerName;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
     use tokio_rustls::TlsConnector;

@@ -7,6 +7,7 @@
 
 use super::carry::carry;
 use super::records::Records;
+use super::served::Served;
 use super::splice::splice;
 use crate::admission::{self, Admission};
 use crate::keys::{self, KeyError, PublicKey, SecretKey};
@@ -14,7 +15,6 @@ use crate::listener::Listener;
 use crate::tcp_options;
 use headstart_core::realtime::access::{Access, Destination, Host};
 use headstart_core::realtime::preface::{Answer, HEADER, Request, text_length};
-use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -40,8 +40,8 @@ pub struct ServerSettings {
     pub clients: Vec<PublicKey>,
     /// Where they may go.
     pub access: Access,
-    /// Connections of clients at most; further ones get the answer that the relay is busy. Those of others do not count: they have bounds of
-    /// their own.
+    /// Connections of clients at most; further ones get the answer that the relay is busy. Where one client has more than half of them, its newest
+    /// is ended for another client's. Those of others do not count: they have bounds of their own.
     pub most: usize,
     /// How long a connection may take to identify itself and say what it wants, and a destination to answer.
     pub patience: Duration,
@@ -108,7 +108,7 @@ struct Shared {
     undecided: Arc<Admission>,
     tally: Arc<Tally>,
     /// Connections of clients.
-    served: AtomicU64,
+    served: Served,
 }
 
 impl std::fmt::Debug for Server {
@@ -137,11 +137,11 @@ impl Server {
         let address = socket.local_addr().map_err(ServerError::Listen)?;
         let shared = Shared {
             tls: config,
+            served: Served::new(settings.most),
             settings,
             sessions: Listener::unbound(),
             undecided: Admission::new(admission::places(UNDECIDED, OF_FILES)),
             tally: Arc::default(),
-            served: AtomicU64::new(0),
         };
         Ok(Self { socket, address, shared: Arc::new(shared) })
     }
@@ -175,14 +175,14 @@ impl Server {
             let (shared, tell) = (Arc::clone(&self.shared), tell.clone());
             // Accepting never waits for a place: beyond its network's line a connection is closed at once, which is heard sooner
             // than silence.
-            let Some(arrival) = shared.undecided.arrive(Some(peer.ip())) else {
+            let Some(arrival) = shared.undecided.arrive(&stream, peer) else {
                 shared.tally.unknown.fetch_add(1, Ordering::Relaxed);
                 let _ = stream.set_zero_linger();
                 continue;
             };
             connections.spawn(async move {
                 let _closed = Counted::one_more(&shared.tally.open);
-                let Ok(place) = tokio::time::timeout(shared.settings.patience, arrival.place()).await else {
+                let Ok(Some(place)) = tokio::time::timeout(shared.settings.patience, arrival.place()).await else {
                     shared.tally.unknown.fetch_add(1, Ordering::Relaxed);
                     return tell(Event::Unknown(peer));
                 };
@@ -246,13 +246,13 @@ impl Shared {
     }
 
     async fn serve(&self, mut stream: Client, request: Request, tell: impl Fn(Event)) {
-        let _served = Counted::one_more(&self.served);
+        let service = stream.client().and_then(|client| self.served.enter(client));
         let to = match &request {
             Request::Through(to) | Request::Open(_, to) => Some(to.clone()),
             Request::Join(_) => None,
         };
         let reached = match (&to, &request) {
-            _ if self.served.load(Ordering::Relaxed) > self.settings.most as u64 => Err(Answer::Busy),
+            _ if service.is_none() => Err(Answer::Busy),
             (Some(to), _) => Box::pin(self.reach(to)).await.map(Some),
             (None, Request::Join(id)) if self.sessions.knows(*id) => Ok(None),
             (None, _) => Err(Answer::Gone),
@@ -265,18 +265,21 @@ impl Shared {
             stream.flush().await
         };
         let Ok(Ok(())) = Box::pin(tokio::time::timeout(self.settings.patience, told)).await else { return };
-        let Ok(target) = reached else {
+        let (Ok(target), Some(service)) = (reached, service) else {
             let _ = Box::pin(tokio::time::timeout(self.settings.patience, stream.shutdown())).await;
             return;
         };
         match (request, target) {
             (Request::Through(_), Some(target)) => {
                 // What breaks off on one side is broken off on the other, and the client's session knows what to do.
-                let _ = splice(stream, target).await;
+                tokio::select! {
+                    _ = splice(stream, target) => {}
+                    () = service.must_end() => {}
+                }
             }
             (Request::Open(id, _), Some(target)) => {
                 if let Some(session) = Box::pin(self.sessions.begin(id, stream)).await {
-                    Box::pin(carry(target, session, pending())).await;
+                    Box::pin(carry(target, session, service.must_end())).await;
                 }
             }
             // Others than these were not granted.

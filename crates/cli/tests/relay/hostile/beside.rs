@@ -9,6 +9,7 @@ use crate::attack::Attack;
 use crate::scene::{Folder, inside};
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
+use headstart_io::sys::netlink::{LOOPBACK, Netlink};
 use headstart_realtime::relay::Client;
 use headstart_realtime::{Config, Kind, Listener};
 use std::collections::VecDeque;
@@ -32,14 +33,14 @@ const MESSAGES: usize = 15;
 const ROUNDS: usize = 5;
 
 /// Opens connections at the rate of the flood until it is told to stop; `begun` counts them.
-fn flood(to: SocketAddr, stop: &AtomicBool, begun: &AtomicUsize) {
+fn flood(to: SocketAddr, sources: usize, stop: &AtomicBool, begun: &AtomicUsize) {
     let clock = Clock::new();
     let began = clock.now();
     let mut held: VecDeque<OwnedFd> = VecDeque::new();
     while !stop.load(Ordering::Relaxed) {
         let due = clock.now().since(began).as_millis() as u64 * RATE / 1000;
         for n in begun.load(Ordering::Relaxed)..due as usize {
-            held.extend(begin_silent(n % SOURCES, to));
+            held.extend(begin_silent(n % sources, to));
         }
         begun.store(due as usize, Ordering::Relaxed);
         held.drain(..held.len().saturating_sub(HELD));
@@ -94,7 +95,7 @@ inside!(a_client_beside_two_thousand_silent_connections_a_second, || {
         let quiet = waited().0;
         let (stop, begun) = (AtomicBool::new(false), AtomicUsize::new(0));
         let (busy, worst_busy) = std::thread::scope(|scope| {
-            scope.spawn(|| flood(to, &stop, &begun));
+            scope.spawn(|| flood(to, SOURCES, &stop, &begun));
             let _stop = Stop(&stop);
             // As many as fill every line.
             while begun.load(Ordering::Relaxed) < RATE as usize * 2 {
@@ -117,4 +118,44 @@ inside!(a_client_beside_two_thousand_silent_connections_a_second, || {
         row.at_most("time of a client's message, times its quiet time", MOST, median(&mut ratios));
         row.at_most("slowest message of a client, ms", WORST * median(&mut quiets) + WORST_MORE, worst);
     }
+});
+
+/// Addresses of a large flood: each has a few places, and none as much as its share.
+const MANY: usize = 250;
+/// Messages of a client beside it, and how often the rate of the flood it has had before.
+const ASKED: usize = 20;
+const SECONDS: usize = 3;
+
+inside!(a_client_beside_silent_connections_from_hundreds_of_addresses_is_never_refused, || {
+    network();
+    let mut netlink = Netlink::open().unwrap();
+    for n in SOURCES + 1..=MANY {
+        netlink.address(LOOPBACK, format!("198.51.100.{n}").parse().unwrap(), 32).unwrap();
+    }
+    let folder = Folder::new();
+    let (_relay, at, client) = served(&folder);
+    let to: SocketAddr = at.parse().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let clock = Clock::new();
+    let door = runtime.block_on(Listener::bind("192.0.2.1:0")).unwrap();
+    let (stop, begun) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let refused = std::thread::scope(|scope| {
+        scope.spawn(|| flood(to, MANY, &stop, &begun));
+        let _stop = Stop(&stop);
+        // As many as fill the line.
+        while begun.load(Ordering::Relaxed) < RATE as usize * SECONDS {
+            clock.sleep(Duration::from_millis(20));
+        }
+        runtime.block_on(async {
+            let mut refused = 0;
+            for _ in 0..ASKED {
+                let config = Config { technique: "plain".into(), interval: None, ..Config::default() };
+                let to = door.address().unwrap().to_string().parse().unwrap();
+                refused += usize::from(client.session(to, config).await.is_err());
+            }
+            refused
+        })
+    });
+    let row = Attack { attack: "2,000 silent connections a second from 250 addresses", listener: "relay serve" };
+    row.at_most("sessions of a client that are refused, of 20", 0.0, refused as f64);
 });
