@@ -243,7 +243,8 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>, arrival: Arrival, mu
         async move { Ok::<_, Infallible>(answer(shared, seat, request).await) }
     });
     let mut builder = hyper::server::conn::http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(LONGEST_HEAD);
+    // Not by writev: as in `serve::tcp`.
+    builder.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(LONGEST_HEAD).writev(false);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service).with_upgrades());
     // What goes wrong with one connection concerns its client alone.
     let mut was_silent = false;

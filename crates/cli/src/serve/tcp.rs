@@ -184,7 +184,8 @@ pub(super) async fn carry(
         let _ = connection.await;
     } else {
         let mut builder = hyper::server::conn::http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(LONGEST_HEAD);
+        // Not by writev: there hyper 1.12 puts the refusal of what is no request into an answer that is half written.
+        builder.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(LONGEST_HEAD).writev(false);
         let mut connection = pin!(builder.serve_connection(io, service));
         tokio::select! {
             _ = connection.as_mut() => return,

@@ -165,7 +165,8 @@ async fn connection<F: Future<Output = Answer> + Send + 'static, R: Fn(Asked) ->
         }
     });
     let mut builder = hyper::server::conn::http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(LONGEST_HEAD);
+    // Not by writev: as in `serve::tcp`.
+    builder.timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(LONGEST_HEAD).writev(false);
     let mut served = std::pin::pin!(builder.serve_connection(TokioIo::new(Patient::new(stream)), service));
     let silent = tokio::select! {
         // What goes wrong with one connection concerns its client alone.
