@@ -108,7 +108,7 @@ impl View {
         let open: usize = apps.iter().map(|app| app.open).sum();
         let mut title = format!("process {pid}, {:.0} s: {}", at_ms / 1e3, plural(apps.len() as u64, "program"));
         let mut parts = vec![format!(", {} open", plural(open as u64, "connection"))];
-        // What is missing is nobody's fault, but must not look like all there is.
+        // Whatever the reason, what is missing must not look like all there is.
         parts.extend(of_user.map(|user| format!(", only of user {user}")));
         // What is wrong comes before what is only counted.
         if *left_out > 0 {

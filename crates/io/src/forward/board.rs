@@ -21,7 +21,7 @@ const MOST_APPS: usize = 100;
 const MOST_ENDED: usize = 100;
 /// Programs of which something is kept. Those behind share one line.
 const MOST_NAMES: usize = 1000;
-/// The same of a single user, of whom there may be many.
+/// The same for one user; there may be many of them.
 const MOST_OWN_NAMES: usize = 32;
 const OTHERS: &str = "(others)";
 /// What a program is called that is not known.

@@ -28,7 +28,7 @@ pub(super) struct Window {
     clock: Clock,
     /// Until when who gets only what is its own gets nothing.
     resting: Cell<Instant>,
-    /// What a user has of whom nothing is kept.
+    /// What a user sees if nothing is kept of it.
     nothing: Tallies,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Whether what belongs to this user is in it; none is nobody known.
+    /// Whether what belongs to this user is in it; `None` is a user who is not known.
     pub(super) fn has(&self, user: Option<u32>) -> bool {
         match self.sight {
             Sight::Everything => true,

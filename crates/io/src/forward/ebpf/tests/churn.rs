@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 
-/// How many are played if nobody says how many.
+/// How many connections there are, unless the variable says otherwise.
 const FEW: u64 = 5000;
 /// What all maps may take, in bytes.
 const MOST: u64 = 64 << 20;
