@@ -335,8 +335,10 @@ INLINE void passed(struct way *way, __u64 now, __u32 bytes, __u32 packets, __u64
 	if (way->last) {
 		__u64 gap = now > way->last ? now - way->last : 0;
 		__u32 place = 0;
-		for (int n = 0; n < 15; n++)
-			place += gap >= (1000000ull << n);
+		/* Most come within the first millisecond. */
+		if (gap >= 1000000ull)
+			for (int n = 0; n < 15; n++)
+				place += gap >= (1000000ull << n);
 		way->gaps++;
 		way->gaps_ns += gap;
 		if (gap > way->longest)

@@ -32,6 +32,23 @@ INLINE __u32 transport(struct __sk_buff *packet, __u8 protocol)
 	return load_bytes(packet, 0, &first, 1) ? 0 : (first & 15) * 4;
 }
 
+/* Reads the header of TCP, and says where it begins; 0 if there is none. Nearly always it is where the packet's memory begins, and
+ * no function of the kernel need be called for it: this runs for every packet. */
+INLINE __u32 tcp_header(struct __sk_buff *packet, struct tcp_header *header)
+{
+	__u8 *ip = (__u8 *)(long)packet->data, *end = (__u8 *)(long)packet->data_end;
+	if (ip + 20 + sizeof(*header) <= end && ip[0] == 0x45 && ip[9] == TCP) {
+		__builtin_memcpy(header, ip + 20, sizeof(*header));
+		return 20;
+	}
+	if (ip + 40 + sizeof(*header) <= end && ip[0] >> 4 == 6 && ip[6] == TCP) {
+		__builtin_memcpy(header, ip + 40, sizeof(*header));
+		return 40;
+	}
+	__u32 at = transport(packet, TCP);
+	return at && !load_bytes(packet, at, header, sizeof(*header)) ? at : 0;
+}
+
 /* Moments are taken on several processors, and what was written by one may be newer than what another reads. */
 INLINE __u64 between(__u64 before, __u64 now)
 {
@@ -119,8 +136,11 @@ INLINE void of_tcp(struct __sk_buff *packet, struct bpf_sock *socket, bool up)
 	struct flow *flow = storage(&FLOWS, socket, NULL, 0);
 	struct tcp_header header;
 	struct bpf_tcp_sock *tcp;
-	__u32 at = transport(packet, TCP), headers, sequence, bytes, segments;
-	if (!flow || !flow->connected || !at || load_bytes(packet, at, &header, sizeof(header)))
+	__u32 at, headers, sequence, bytes, segments;
+	if (!flow || !flow->connected)
+		return;
+	at = tcp_header(packet, &header);
+	if (!at)
 		return;
 	tcp = tcp_socket(socket);
 	if (!tcp)
