@@ -19,6 +19,7 @@ const CASES: &[&str] = &[
     "fast-open",
     "itself",
     "mapped",
+    "same-port-to-two-peers",
     "echo-v6",
     "half-close",
     "peer-closes-first-v6",

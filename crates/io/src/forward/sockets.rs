@@ -9,7 +9,7 @@ use headstart_core::wire::ip::icmp::Trouble;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, ipproto, socket_with, sockopt};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// TCP_NOTSENT_LOWAT of linux/tcp.h.
@@ -76,11 +76,60 @@ pub fn hold_unsent(socket: impl AsFd, bytes: usize) {
     set(socket, NOTSENT_LOWAT, &value);
 }
 
-/// Begins to connect a socket to `peer`, from the program's own port if that is free here. Not from a privileged one: in a namespace,
-/// that shows no right of this host.
+/// Where a connection is to begin, as far as this host lets it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Origin<'a> {
+    /// The program's own port.
+    pub port: u16,
+    /// The socket of another connection that begins at the same end of the program.
+    pub beside: Option<BorrowedFd<'a>>,
+}
+
+impl Origin<'_> {
+    /// Has a socket begin there; whether it does. Not at a privileged port: in a namespace, that shows no right of this host.
+    fn bind(&self, socket: &OwnedFd, v4: bool) -> bool {
+        if self.port < FIRST_UNPRIVILEGED {
+            return false;
+        }
+        let any: IpAddr = if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let here = SocketAddr::new(any, self.port);
+        if bind(socket, &here).is_ok() {
+            return true;
+        }
+        // Two connections of the program share it, as its kernel lets them, and so may ours. Where something else has it too, it stays that one's.
+        let shares = |socket: BorrowedFd<'_>| sockopt::set_socket_reuseaddr(socket, true).is_ok();
+        self.beside.is_some_and(|other| shares(other) && shares(socket.as_fd()) && bind(socket, &here).is_ok())
+    }
+}
+
+/// What a program's first packet shows, and its connection is to have: traffic class and hop limit, Nagle's algorithm off or on, and segments
+/// of this length.
+pub type Wanted = (u8, Option<u8>, bool, Option<u16>);
+
+/// Begins to connect a socket to `peer`, from the program's own port if that is free here, or else from another.
 pub fn begin(
-    (peer, port): (SocketAddr, u16),
-    (traffic_class, hop_limit, no_delay, mss): (u8, Option<u8>, bool, Option<u16>),
+    peer: SocketAddr,
+    origin: Origin<'_>,
+    wanted: Wanted,
+    (stock, exit): (&mut Stock, &Exit),
+) -> Result<OwnedFd, Errno> {
+    let start = |socket: OwnedFd| match connect(&socket, &peer) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+        Err(e) => Err(e),
+    };
+    let socket = furnished(peer, wanted, (&mut *stock, exit))?;
+    let is_bound = origin.bind(&socket, peer.is_ipv4());
+    match start(socket) {
+        // Another connection has these very ends, or had them a moment ago and its peer may not have forgotten (TIME_WAIT).
+        Err(Errno::ADDRNOTAVAIL) if is_bound => start(furnished(peer, wanted, (stock, exit))?),
+        started => started,
+    }
+}
+
+/// A socket for a connection to `peer` that is as wanted.
+fn furnished(
+    peer: SocketAddr,
+    (traffic_class, hop_limit, no_delay, mss): Wanted,
     (stock, exit): (&mut Stock, &Exit),
 ) -> Result<OwnedFd, Errno> {
     let socket = stock.take(peer.is_ipv4(), exit)?;
@@ -100,15 +149,7 @@ pub fn begin(
         // One that this host does not take is not the program's either.
         set(&socket, MAXSEG, &Value::of_int(mss.into()));
     }
-    if port >= FIRST_UNPRIVILEGED {
-        let any: IpAddr = if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        // Taken already: the kernel chooses another.
-        let _ = bind(&socket, &SocketAddr::new(any, port));
-    }
-    match connect(&socket, &peer) {
-        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
-        Err(e) => Err(e),
-    }
+    Ok(socket)
 }
 
 /// The largest segment that a kernel takes on an interface with this MTU, if a program does not want less (RFC 9293, section 3.7.1).
@@ -218,4 +259,66 @@ pub fn datagrams(app: SocketAddr, trains: bool, exit: &Exit) -> std::io::Result<
         rustix::net::bind(&socket, &SocketAddr::new(any, 0))?;
     }
     Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// Begins to connect to a service of this host.
+    fn begun(to: &TcpListener, origin: Origin<'_>) -> OwnedFd {
+        let parts = (&mut Stock::default(), &Exit::default());
+        begin(to.local_addr().unwrap(), origin, (0, None, true, None), parts).unwrap()
+    }
+
+    fn port(socket: impl AsFd) -> u16 {
+        local(socket).unwrap().port()
+    }
+
+    #[test]
+    fn connections_that_share_a_port_inside_share_one_outside_and_no_other_does() {
+        for any in ["127.0.0.1:0", "[::1]:0"] {
+            let [one, other, third] = [(); 3].map(|()| TcpListener::bind(any).unwrap());
+            let first = begun(&one, Origin::default());
+            let own = Origin { port: port(&first), beside: None };
+            assert_ne!(port(begun(&other, own)), own.port, "somebody else's");
+            let shared = Origin { beside: Some(first.as_fd()), ..own };
+            let second = begun(&other, shared);
+            assert_eq!(port(&second), own.port);
+            let after = Origin { beside: Some(second.as_fd()), ..own };
+            assert_eq!(port(begun(&third, after)), own.port, "as many as there are");
+        }
+    }
+
+    #[test]
+    fn whoever_may_not_begin_where_it_wants_begins_elsewhere() {
+        let [one, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let first = begun(&one, Origin::default());
+        let shared = Origin { port: port(&first), beside: Some(first.as_fd()) };
+        // The very same ends.
+        assert_ne!(port(begun(&one, shared)), shared.port);
+        // What listens has its port for itself.
+        let service = Origin { port: port(&other), beside: Some(first.as_fd()) };
+        assert_ne!(port(begun(&one, service)), service.port);
+        for privileged in [0, 22, 1023] {
+            let origin = Origin { port: privileged, beside: Some(first.as_fd()) };
+            assert_ne!(port(begun(&one, origin)), privileged);
+        }
+    }
+
+    #[test]
+    fn ends_that_a_peer_may_remember_keep_no_connection_from_beginning() {
+        let [one, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let kept = begun(&one, Origin::default());
+        let shared = Origin { port: port(&kept), beside: Some(kept.as_fd()) };
+        let ended = begun(&other, shared);
+        assert_eq!(port(&ended), shared.port);
+        let (peer, _) = other.accept().unwrap();
+        // This side ends it first, and so is the one that remembers.
+        drop(ended);
+        drop(peer);
+        let again = begun(&other, shared);
+        assert_eq!(rustix::net::getpeername(&again).unwrap().unwrap(), other.local_addr().unwrap().into());
+    }
 }

@@ -222,6 +222,8 @@ pub struct Worker {
     clock: Clock,
     forwarder: Forwarder,
     upstreams: HashMap<FlowId, Upstream>,
+    /// The latest connection that begins at an end of a program.
+    ends: HashMap<SocketAddr, FlowId>,
     ports: HashMap<MappingId, Port>,
     by_port: HashMap<SocketAddr, MappingId>,
     echoers: Echoers,
@@ -321,6 +323,7 @@ impl Worker {
             clock,
             forwarder: Forwarder::new(settings),
             upstreams: HashMap::new(),
+            ends: HashMap::new(),
             ports: HashMap::new(),
             by_port: HashMap::new(),
             echoers: Echoers::default(),

@@ -4,6 +4,7 @@ use super::accelerator::{Accelerator, Ended, Waiting};
 use super::delivery::Delivery;
 use super::{LOOP, Teller, Upstream, Whose, Worker, WorkerError, sockets};
 use crate::driver::Hands;
+use crate::forward::sockets::Origin;
 use crate::host::change::capture::OWN_MARK;
 use crate::poll::Interest;
 use headstart_core::forward::{Failure, FlowId, Input};
@@ -13,7 +14,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// A socket of a connection, and where it leads.
 struct Way {
@@ -50,8 +51,15 @@ impl Worker {
             whose = Some(known);
         }
         let wanted = (traffic_class, limit, no_delay, shorter);
-        let began = sockets::begin((peer, app.port()), wanted, (&mut self.stock, &self.exit));
+        let began = self.begin(app, peer, wanted);
         self.began(now, (flow, app, peer), whose, began);
+    }
+
+    /// Begins to connect to `peer` for a program that is at `app`.
+    fn begin(&mut self, app: SocketAddr, peer: SocketAddr, wanted: sockets::Wanted) -> Result<OwnedFd, Errno> {
+        let beside = self.ends.get(&app).and_then(|flow| self.upstreams.get(flow));
+        let origin = Origin { port: app.port(), beside: beside.map(|upstream| upstream.socket.as_fd()) };
+        sockets::begin(peer, origin, wanted, (&mut self.stock, &self.exit))
     }
 
     /// What it sends is led back to it: nothing is forwarded any more.
@@ -161,6 +169,7 @@ impl Worker {
         {
             own.insert(local, flow);
         }
+        self.ends.insert(app, flow);
         self.upstreams.insert(flow, upstream);
         if !connecting {
             self.time(flow);
@@ -247,7 +256,7 @@ impl Worker {
     pub(super) fn open_as_asked(&mut self, now: Instant, waiting: Waiting) {
         let Waiting { flow, app, peer, traffic_class, no_delay, whose } = waiting;
         let wanted = (traffic_class, None, no_delay, None);
-        let began = sockets::begin((peer, app.port()), wanted, (&mut self.stock, &self.exit));
+        let began = self.begin(app, peer, wanted);
         self.began(now, (flow, app, peer), Some(whose), began);
     }
 
