@@ -16,6 +16,8 @@ use std::time::Duration;
 const NOTSENT_LOWAT: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
 /// TCP_MAXSEG of linux/tcp.h.
 const MAXSEG: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_MAXSEG);
+/// IP_BIND_ADDRESS_NO_PORT of ip(7), for both families.
+const LATE_PORT: (i32, i32) = (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
 /// SO_PRIORITY of socket(7).
 const PRIORITY: (i32, i32) = (libc::SOL_SOCKET, libc::SO_PRIORITY);
 /// Below it, a port needs CAP_NET_BIND_SERVICE (ip(7)).
@@ -81,18 +83,28 @@ pub fn hold_unsent(socket: impl AsFd, bytes: usize) {
 pub struct Origin<'a> {
     /// The program's own port.
     pub port: u16,
+    /// The address of this host that the program has chosen, if it has.
+    pub address: Option<IpAddr>,
     /// The socket of another connection that begins at the same end of the program.
     pub beside: Option<BorrowedFd<'a>>,
 }
 
 impl Origin<'_> {
-    /// Has a socket begin there; whether it does. Not at a privileged port: in a namespace, that shows no right of this host.
+    /// Has a socket begin there; whether it has the port. Not a privileged one: in a namespace, that shows no right of this host.
     fn bind(&self, socket: &OwnedFd, v4: bool) -> bool {
-        if self.port < FIRST_UNPRIVILEGED {
-            return false;
+        let here = SocketAddr::new(self.address.unwrap_or(any(v4)), self.port);
+        if self.port >= FIRST_UNPRIVILEGED && self.take(socket, here) {
+            return true;
         }
-        let any: IpAddr = if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        let here = SocketAddr::new(any, self.port);
+        if let Some(ip) = self.address {
+            // The port is chosen when the peer is known, as for others: so there are enough.
+            set(socket, LATE_PORT, &Value::of_int(1));
+            let _ = bind(socket, &SocketAddr::new(ip, 0));
+        }
+        false
+    }
+
+    fn take(&self, socket: &OwnedFd, here: SocketAddr) -> bool {
         if bind(socket, &here).is_ok() {
             return true;
         }
@@ -100,6 +112,11 @@ impl Origin<'_> {
         let shares = |socket: BorrowedFd<'_>| sockopt::set_socket_reuseaddr(socket, true).is_ok();
         self.beside.is_some_and(|other| shares(other) && shares(socket.as_fd()) && bind(socket, &here).is_ok())
     }
+}
+
+/// No address of a host.
+fn any(v4: bool) -> IpAddr {
+    if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
 }
 
 /// What a program's first packet shows, and its connection is to have: traffic class and hop limit, Nagle's algorithm off or on, and segments
@@ -121,7 +138,11 @@ pub fn begin(
     let is_bound = origin.bind(&socket, peer.is_ipv4());
     match start(socket) {
         // Another connection has these very ends, or had them a moment ago and its peer may not have forgotten (TIME_WAIT).
-        Err(Errno::ADDRNOTAVAIL) if is_bound => start(furnished(peer, wanted, (stock, exit))?),
+        Err(Errno::ADDRNOTAVAIL) if is_bound => {
+            let socket = furnished(peer, wanted, (stock, exit))?;
+            Origin { port: 0, ..origin }.bind(&socket, peer.is_ipv4());
+            start(socket)
+        }
         started => started,
     }
 }
@@ -245,18 +266,19 @@ pub fn failure(errno: Errno) -> Failure {
     }
 }
 
-/// A socket for a program's datagrams, from the program's own port if it is free here. Where `trains` are wanted, many that come in a
-/// row come at once.
-pub fn datagrams(app: SocketAddr, trains: bool, exit: &Exit) -> std::io::Result<OwnedFd> {
-    let socket = datagram::udp(app.is_ipv4())?;
+/// A socket for a program's datagrams, from the program's own port if it is free here, and from the address that the program has chosen, if it
+/// has. Where `trains` are wanted, many that come in a row come at once.
+pub fn datagrams((v4, origin): (bool, Origin<'_>), trains: bool, exit: &Exit) -> std::io::Result<OwnedFd> {
+    let socket = datagram::udp(v4)?;
     if trains {
         // Where the kernel cannot, each comes by itself.
         let _ = train::take(&socket);
     }
     exit.ready(&socket)?;
-    let any: IpAddr = if app.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    if rustix::net::bind(&socket, &SocketAddr::new(any, app.port())).is_err() {
-        rustix::net::bind(&socket, &SocketAddr::new(any, 0))?;
+    let address = origin.address.unwrap_or(any(v4));
+    let wanted = [(address, origin.port), (address, 0), (any(v4), 0)].map(|(ip, port)| SocketAddr::new(ip, port));
+    if wanted[..2].iter().all(|at| bind(&socket, at).is_err()) {
+        bind(&socket, &wanted[2])?;
     }
     Ok(socket)
 }
@@ -281,7 +303,7 @@ mod tests {
         for any in ["127.0.0.1:0", "[::1]:0"] {
             let [one, other, third] = [(); 3].map(|()| TcpListener::bind(any).unwrap());
             let first = begun(&one, Origin::default());
-            let own = Origin { port: port(&first), beside: None };
+            let own = Origin { port: port(&first), ..Origin::default() };
             assert_ne!(port(begun(&other, own)), own.port, "somebody else's");
             let shared = Origin { beside: Some(first.as_fd()), ..own };
             let second = begun(&other, shared);
@@ -295,14 +317,14 @@ mod tests {
     fn whoever_may_not_begin_where_it_wants_begins_elsewhere() {
         let [one, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let first = begun(&one, Origin::default());
-        let shared = Origin { port: port(&first), beside: Some(first.as_fd()) };
+        let shared = Origin { port: port(&first), beside: Some(first.as_fd()), address: None };
         // The very same ends.
         assert_ne!(port(begun(&one, shared)), shared.port);
         // What listens has its port for itself.
-        let service = Origin { port: port(&other), beside: Some(first.as_fd()) };
+        let service = Origin { port: port(&other), beside: Some(first.as_fd()), address: None };
         assert_ne!(port(begun(&one, service)), service.port);
         for privileged in [0, 22, 1023] {
-            let origin = Origin { port: privileged, beside: Some(first.as_fd()) };
+            let origin = Origin { port: privileged, beside: Some(first.as_fd()), address: None };
             assert_ne!(port(begun(&one, origin)), privileged);
         }
     }
@@ -311,7 +333,7 @@ mod tests {
     fn ends_that_a_peer_may_remember_keep_no_connection_from_beginning() {
         let [one, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let kept = begun(&one, Origin::default());
-        let shared = Origin { port: port(&kept), beside: Some(kept.as_fd()) };
+        let shared = Origin { port: port(&kept), beside: Some(kept.as_fd()), address: None };
         let ended = begun(&other, shared);
         assert_eq!(port(&ended), shared.port);
         let (peer, _) = other.accept().unwrap();
@@ -320,5 +342,26 @@ mod tests {
         drop(peer);
         let again = begun(&other, shared);
         assert_eq!(rustix::net::getpeername(&again).unwrap().unwrap(), other.local_addr().unwrap().into());
+    }
+
+    #[test]
+    fn the_chosen_address_is_kept_whatever_becomes_of_the_port() {
+        let service = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Some([127, 0, 0, 9].into());
+        let at = |socket: &OwnedFd| local(socket).map(|local| local.ip());
+        let first = begun(&service, Origin { address, ..Origin::default() });
+        assert_eq!(at(&first), address);
+        // The very same ends, for which another port is taken.
+        let same = Origin { port: port(&first), address, beside: Some(first.as_fd()) };
+        let second = begun(&service, same);
+        assert_eq!((at(&second), port(&second) == same.port), (address, false));
+        // One that is not this host's.
+        let foreign = begun(&service, Origin { address: Some([192, 0, 2, 1].into()), ..Origin::default() });
+        assert_eq!(at(&foreign), Some([127, 0, 0, 1].into()));
+        for (address, expected) in [(address, address.unwrap()), (Some([192, 0, 2, 1].into()), any(true))] {
+            let origin = Origin { address, ..Origin::default() };
+            let socket = datagrams((true, origin), false, &Exit::default()).unwrap();
+            assert_eq!(at(&socket), Some(expected));
+        }
     }
 }

@@ -13,7 +13,7 @@ use headstart_core::time::Instant;
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// A socket of a connection, and where it leads.
@@ -41,8 +41,9 @@ impl Worker {
         let limit = Some(hop_limit).filter(|limit| *limit != self.default_ttl);
         let shorter = self.mtu.filter(|mtu| u32::from(mss) < sockets::usual_mss(*mtu, peer.is_ipv4())).map(|_| mss);
         let mut whose = None;
-        // A program that counts routers or measures segments wants to know of this way, not of another.
-        if self.accelerator.is_some() && limit.is_none() && shorter.is_none() {
+        // A program that counts routers, measures segments or has chosen an address wants to know of this way, not of another.
+        let chosen = self.addresses.chosen(now, app.ip(), Some(peer.ip()), &self.exit);
+        if self.accelerator.is_some() && limit.is_none() && shorter.is_none() && chosen.is_none() {
             let known = self.identify(now, flow, app, peer);
             let waiting = Waiting { flow, app, peer, traffic_class, no_delay, whose: known.clone() };
             if self.race(now, waiting) {
@@ -51,14 +52,19 @@ impl Worker {
             whose = Some(known);
         }
         let wanted = (traffic_class, limit, no_delay, shorter);
-        let began = self.begin(app, peer, wanted);
+        let began = self.begin((app, peer), chosen, wanted);
         self.began(now, (flow, app, peer), whose, began);
     }
 
-    /// Begins to connect to `peer` for a program that is at `app`.
-    fn begin(&mut self, app: SocketAddr, peer: SocketAddr, wanted: sockets::Wanted) -> Result<OwnedFd, Errno> {
+    /// Begins to connect to `peer` for a program that is at `app`, whose address it has chosen or not.
+    fn begin(
+        &mut self,
+        (app, peer): (SocketAddr, SocketAddr),
+        address: Option<IpAddr>,
+        wanted: sockets::Wanted,
+    ) -> Result<OwnedFd, Errno> {
         let beside = self.ends.get(&app).and_then(|flow| self.upstreams.get(flow));
-        let origin = Origin { port: app.port(), beside: beside.map(|upstream| upstream.socket.as_fd()) };
+        let origin = Origin { port: app.port(), address, beside: beside.map(|upstream| upstream.socket.as_fd()) };
         sockets::begin(peer, origin, wanted, (&mut self.stock, &self.exit))
     }
 
@@ -256,7 +262,7 @@ impl Worker {
     pub(super) fn open_as_asked(&mut self, now: Instant, waiting: Waiting) {
         let Waiting { flow, app, peer, traffic_class, no_delay, whose } = waiting;
         let wanted = (traffic_class, None, no_delay, None);
-        let began = self.begin(app, peer, wanted);
+        let began = self.begin((app, peer), None, wanted);
         self.began(now, (flow, app, peer), Some(whose), began);
     }
 
