@@ -275,6 +275,11 @@ def from_another_address(c):
 
 
 @case(quick=True)
+def from_another_address_and_any_port(c):
+    return from_port(c, 0, c.second)
+
+
+@case(quick=True)
 def from_loopback(c):
     """An address that leads nowhere else."""
     peer, stream = c.peer("reads"), c.tcp(2)

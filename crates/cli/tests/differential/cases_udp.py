@@ -295,6 +295,14 @@ def datagrams_from_another_address(c):
     return known(peer.heard(), 15717 + c.v6)
 
 
+@case(quick=True)
+def datagrams_from_another_address_and_any_port(c):
+    peer, one = c.peer("describes_datagrams"), c.udp()
+    one.bind((c.second, 0))
+    one.sendto(b"x", (c.peer_ip, peer.port))
+    return known(peer.heard())
+
+
 def answers(c, connected):
     peer, one = c.peer("answers_from_elsewhere", own=c.peer_ip, other=c.other_ip), c.udp(1)
     if connected:

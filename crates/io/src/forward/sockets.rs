@@ -9,13 +9,15 @@ use headstart_core::wire::ip::icmp::Trouble;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, ipproto, socket_with, sockopt};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// TCP_NOTSENT_LOWAT of linux/tcp.h.
 const NOTSENT_LOWAT: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
 /// TCP_MAXSEG of linux/tcp.h.
 const MAXSEG: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_MAXSEG);
+/// IP_BIND_ADDRESS_NO_PORT of ip(7), for both families.
+const LATE_PORT: (i32, i32) = (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
 /// SO_PRIORITY of socket(7).
 const PRIORITY: (i32, i32) = (libc::SOL_SOCKET, libc::SO_PRIORITY);
 /// Below it, a port needs CAP_NET_BIND_SERVICE (ip(7)).
@@ -76,11 +78,79 @@ pub fn hold_unsent(socket: impl AsFd, bytes: usize) {
     set(socket, NOTSENT_LOWAT, &value);
 }
 
-/// Begins to connect a socket to `peer`, from the program's own port if that is free here. Not from a privileged one: in a namespace,
-/// that shows no right of this host.
+/// Where a connection is to begin, as far as this host lets it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Origin<'a> {
+    /// The program's own port.
+    pub port: u16,
+    /// The address of this host that the program has chosen, if it has.
+    pub address: Option<IpAddr>,
+    /// The socket of another connection that begins at the same end of the program.
+    pub beside: Option<BorrowedFd<'a>>,
+}
+
+impl Origin<'_> {
+    /// Has a socket begin there; whether it has the port. Not a privileged one: in a namespace, that shows no right of this host.
+    fn bind(&self, socket: &OwnedFd, v4: bool) -> bool {
+        let here = SocketAddr::new(self.address.unwrap_or(any(v4)), self.port);
+        if self.port >= FIRST_UNPRIVILEGED && self.take(socket, here) {
+            return true;
+        }
+        if let Some(ip) = self.address {
+            // The port is chosen when the peer is known, as for others: so there are enough.
+            set(socket, LATE_PORT, &Value::of_int(1));
+            let _ = bind(socket, &SocketAddr::new(ip, 0));
+        }
+        false
+    }
+
+    fn take(&self, socket: &OwnedFd, here: SocketAddr) -> bool {
+        if bind(socket, &here).is_ok() {
+            return true;
+        }
+        // Two connections of the program share it, as its kernel lets them, and so may ours. Where something else has it too, it stays that one's.
+        let shares = |socket: BorrowedFd<'_>| sockopt::set_socket_reuseaddr(socket, true).is_ok();
+        self.beside.is_some_and(|other| shares(other) && shares(socket.as_fd()) && bind(socket, &here).is_ok())
+    }
+}
+
+/// No address of a host.
+fn any(v4: bool) -> IpAddr {
+    if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
+}
+
+/// What a program's first packet shows, and its connection is to have: traffic class and hop limit, Nagle's algorithm off or on, and segments
+/// of this length.
+pub type Wanted = (u8, Option<u8>, bool, Option<u16>);
+
+/// Begins to connect a socket to `peer`, from the program's own port if that is free here, or else from another.
 pub fn begin(
-    (peer, port): (SocketAddr, u16),
-    (traffic_class, hop_limit, no_delay, mss): (u8, Option<u8>, bool, Option<u16>),
+    peer: SocketAddr,
+    origin: Origin<'_>,
+    wanted: Wanted,
+    (stock, exit): (&mut Stock, &Exit),
+) -> Result<OwnedFd, Errno> {
+    let start = |socket: OwnedFd| match connect(&socket, &peer) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+        Err(e) => Err(e),
+    };
+    let socket = furnished(peer, wanted, (&mut *stock, exit))?;
+    let is_bound = origin.bind(&socket, peer.is_ipv4());
+    match start(socket) {
+        // Another connection has these very ends, or had them a moment ago and its peer may not have forgotten (TIME_WAIT).
+        Err(Errno::ADDRNOTAVAIL) if is_bound => {
+            let socket = furnished(peer, wanted, (stock, exit))?;
+            Origin { port: 0, ..origin }.bind(&socket, peer.is_ipv4());
+            start(socket)
+        }
+        started => started,
+    }
+}
+
+/// A socket for a connection to `peer` that is as wanted.
+fn furnished(
+    peer: SocketAddr,
+    (traffic_class, hop_limit, no_delay, mss): Wanted,
     (stock, exit): (&mut Stock, &Exit),
 ) -> Result<OwnedFd, Errno> {
     let socket = stock.take(peer.is_ipv4(), exit)?;
@@ -100,15 +170,7 @@ pub fn begin(
         // One that this host does not take is not the program's either.
         set(&socket, MAXSEG, &Value::of_int(mss.into()));
     }
-    if port >= FIRST_UNPRIVILEGED {
-        let any: IpAddr = if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        // Taken already: the kernel chooses another.
-        let _ = bind(&socket, &SocketAddr::new(any, port));
-    }
-    match connect(&socket, &peer) {
-        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
-        Err(e) => Err(e),
-    }
+    Ok(socket)
 }
 
 /// The largest segment that a kernel takes on an interface with this MTU, if a program does not want less (RFC 9293, section 3.7.1).
@@ -204,18 +266,102 @@ pub fn failure(errno: Errno) -> Failure {
     }
 }
 
-/// A socket for a program's datagrams, from the program's own port if it is free here. Where `trains` are wanted, many that come in a
-/// row come at once.
-pub fn datagrams(app: SocketAddr, trains: bool, exit: &Exit) -> std::io::Result<OwnedFd> {
-    let socket = datagram::udp(app.is_ipv4())?;
+/// A socket for a program's datagrams, from the program's own port if it is free here, and from the address that the program has chosen, if it
+/// has. Where `trains` are wanted, many that come in a row come at once.
+pub fn datagrams((v4, origin): (bool, Origin<'_>), trains: bool, exit: &Exit) -> std::io::Result<OwnedFd> {
+    let socket = datagram::udp(v4)?;
     if trains {
         // Where the kernel cannot, each comes by itself.
         let _ = train::take(&socket);
     }
     exit.ready(&socket)?;
-    let any: IpAddr = if app.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    if rustix::net::bind(&socket, &SocketAddr::new(any, app.port())).is_err() {
-        rustix::net::bind(&socket, &SocketAddr::new(any, 0))?;
+    let address = origin.address.unwrap_or(any(v4));
+    let wanted = [(address, origin.port), (address, 0), (any(v4), 0)].map(|(ip, port)| SocketAddr::new(ip, port));
+    if wanted[..2].iter().all(|at| bind(&socket, at).is_err()) {
+        bind(&socket, &wanted[2])?;
     }
     Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// Begins to connect to a service of this host.
+    fn begun(to: &TcpListener, origin: Origin<'_>) -> OwnedFd {
+        let parts = (&mut Stock::default(), &Exit::default());
+        begin(to.local_addr().unwrap(), origin, (0, None, true, None), parts).unwrap()
+    }
+
+    fn port(socket: impl AsFd) -> u16 {
+        local(socket).unwrap().port()
+    }
+
+    #[test]
+    fn connections_that_share_a_port_inside_share_one_outside_and_no_other_does() {
+        for any in ["127.0.0.1:0", "[::1]:0"] {
+            let [one, other, third] = [(); 3].map(|()| TcpListener::bind(any).unwrap());
+            let first = begun(&one, Origin::default());
+            let own = Origin { port: port(&first), ..Origin::default() };
+            assert_ne!(port(begun(&other, own)), own.port, "somebody else's");
+            let shared = Origin { beside: Some(first.as_fd()), ..own };
+            let second = begun(&other, shared);
+            assert_eq!(port(&second), own.port);
+            let after = Origin { beside: Some(second.as_fd()), ..own };
+            assert_eq!(port(begun(&third, after)), own.port, "as many as there are");
+        }
+    }
+
+    #[test]
+    fn whoever_may_not_begin_where_it_wants_begins_elsewhere() {
+        let [one, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let first = begun(&one, Origin::default());
+        let shared = Origin { port: port(&first), beside: Some(first.as_fd()), address: None };
+        // The very same ends.
+        assert_ne!(port(begun(&one, shared)), shared.port);
+        // What listens has its port for itself.
+        let service = Origin { port: port(&other), beside: Some(first.as_fd()), address: None };
+        assert_ne!(port(begun(&one, service)), service.port);
+        for privileged in [0, 22, 1023] {
+            let origin = Origin { port: privileged, beside: Some(first.as_fd()), address: None };
+            assert_ne!(port(begun(&one, origin)), privileged);
+        }
+    }
+
+    #[test]
+    fn ends_that_a_peer_may_remember_keep_no_connection_from_beginning() {
+        let [one, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let kept = begun(&one, Origin::default());
+        let shared = Origin { port: port(&kept), beside: Some(kept.as_fd()), address: None };
+        let ended = begun(&other, shared);
+        assert_eq!(port(&ended), shared.port);
+        let (peer, _) = other.accept().unwrap();
+        // This side ends it first, and so is the one that remembers.
+        drop(ended);
+        drop(peer);
+        let again = begun(&other, shared);
+        assert_eq!(rustix::net::getpeername(&again).unwrap().unwrap(), other.local_addr().unwrap().into());
+    }
+
+    #[test]
+    fn the_chosen_address_is_kept_whatever_becomes_of_the_port() {
+        let service = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Some([127, 0, 0, 9].into());
+        let at = |socket: &OwnedFd| local(socket).map(|local| local.ip());
+        let first = begun(&service, Origin { address, ..Origin::default() });
+        assert_eq!(at(&first), address);
+        // The very same ends, for which another port is taken.
+        let same = Origin { port: port(&first), address, beside: Some(first.as_fd()) };
+        let second = begun(&service, same);
+        assert_eq!((at(&second), port(&second) == same.port), (address, false));
+        // One that is not this host's.
+        let foreign = begun(&service, Origin { address: Some([192, 0, 2, 1].into()), ..Origin::default() });
+        assert_eq!(at(&foreign), Some([127, 0, 0, 1].into()));
+        for (address, expected) in [(address, address.unwrap()), (Some([192, 0, 2, 1].into()), any(true))] {
+            let origin = Origin { address, ..Origin::default() };
+            let socket = datagrams((true, origin), false, &Exit::default()).unwrap();
+            assert_eq!(at(&socket), Some(expected));
+        }
+    }
 }

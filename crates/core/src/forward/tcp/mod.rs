@@ -27,10 +27,14 @@ use up::Up;
 const GRACE: Duration = Duration::from_millis(100);
 /// How often an answer to a SYN is retransmitted, each time after twice as long, 1 s at first: as Linux does (tcp_synack_retries).
 const MOST_ANSWERS: u32 = 5;
-/// How long a peer has not answered when the program is looked at first, and how far apart looks are at most: each is twice as far as the
-/// one before. 1 s: when a kernel repeats its SYN (RFC 6298). 16 s: a look costs as much as a connection's first.
-const FIRST_LOOK: Duration = Duration::from_secs(1);
+/// When this host's kernel repeats a SYN that is not answered: after a second (RFC 6298), each second until there were five (Linux:
+/// tcp_syn_linear_timeouts), and then each time after twice as long. Before each of them the program is looked at, so that nothing is said for one
+/// that has given up. Not more rarely than each 16 s; a look costs as much as a connection's first.
+const FIRST_REPETITION: Duration = Duration::from_secs(1);
+const EVEN_REPETITIONS: u32 = 5;
 const LONGEST_LOOK: Duration = Duration::from_secs(16);
+/// How long before. 100 ms: at the very moment the two would race. Ten ticks of a kernel with few, and what gives up in between is rare.
+const BEFORE_REPETITION: Duration = Duration::from_millis(100);
 /// How long a program's kernel is left alone to find out by itself that there is no peer; it needs a second at most (see
 /// `Output::TimeOut`).
 const LONGEST_SILENCE: Duration = Duration::from_secs(3);
@@ -99,8 +103,8 @@ pub(super) struct Connection {
     traffic_class: u8,
     /// When the answer is to be retransmitted.
     answer_again: Option<Instant>,
-    /// When the program is to be looked at while its peer has not answered, and how long after the look before.
-    look: (Instant, Duration),
+    /// When the program is to be looked at while its peer has not answered, and how often it was.
+    look: (Instant, u32),
     /// Segments with data that were shorter than they might have been.
     small: u32,
     /// When its timer in the forwarder's list goes off, if it is there.
@@ -135,7 +139,7 @@ impl Connection {
             long: settings.long_segments && offered > LONGEST_OF_WIRES,
             traffic_class,
             answer_again: None,
-            look: (now + FIRST_LOOK, FIRST_LOOK),
+            look: (now + (FIRST_REPETITION - BEFORE_REPETITION), 0),
             small: 0,
             armed: None,
         };
@@ -457,10 +461,10 @@ impl Connection {
             }
             return;
         }
-        let (look, wait) = self.look;
+        let (look, looks) = self.look;
         if self.phase == Phase::Asked && now >= look {
-            let wait = (wait * 2).min(LONGEST_LOOK);
-            self.look = (now + wait, wait);
+            // From when it was due: late once is not late for good.
+            self.look = (next_look(look, looks + 1).max(now), looks + 1);
             out.push_back(Output::LookAtProgram { flow: self.id });
         }
         if self.up.grace_is_over(now) {
@@ -490,6 +494,12 @@ impl Connection {
         let down = self.down.deadline();
         [answer, grace, down].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
+}
+
+/// When a program is looked at after so many looks, of which the last was due then.
+fn next_look(last: Instant, looks: u32) -> Instant {
+    let doublings = (looks + 1).saturating_sub(EVEN_REPETITIONS).min(8);
+    last + (FIRST_REPETITION * (1 << doublings)).min(LONGEST_LOOK)
 }
 
 //= RFC 9293#3.5.2

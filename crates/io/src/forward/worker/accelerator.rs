@@ -7,6 +7,7 @@
 use super::attribution::Here;
 use super::{ATTEMPTS, Whose, sockets};
 use crate::forward::exit::Exit;
+use crate::forward::sockets::{Origin, Stock};
 use crate::poll::{Interest, Poll};
 use crate::surroundings;
 use crate::sys::netlink::Watch;
@@ -249,7 +250,7 @@ impl Accelerator {
     }
 
     fn begin(&mut self, now: Instant, poll: &Poll, AttemptId(number): AttemptId, to: SocketAddr) {
-        let begun = sockets::begin((to, 0), (0, None, true, None), (&mut sockets::Stock::default(), &self.exit))
+        let begun = sockets::begin(to, Origin::default(), (0, None, true, None), (&mut Stock::default(), &self.exit))
             .and_then(|socket| {
                 let added = poll.add(&socket, ATTEMPTS + number, Interest::Write);
                 added.map(|()| socket).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))

@@ -5,6 +5,7 @@ mod attribution;
 mod delivery;
 mod echoes;
 mod opening;
+mod origin;
 mod peers;
 mod ports;
 mod programs;
@@ -39,6 +40,7 @@ use headstart_core::lookout::Lookout;
 use headstart_core::machine::Wakeups;
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::ip::udp;
+use origin::Addresses;
 use programs::Read;
 use requests::Request;
 use rustix::io::Errno;
@@ -222,6 +224,8 @@ pub struct Worker {
     clock: Clock,
     forwarder: Forwarder,
     upstreams: HashMap<FlowId, Upstream>,
+    /// The latest connection that begins at an end of a program.
+    ends: HashMap<SocketAddr, FlowId>,
     ports: HashMap<MappingId, Port>,
     by_port: HashMap<SocketAddr, MappingId>,
     echoers: Echoers,
@@ -259,6 +263,8 @@ pub struct Worker {
     times_requests: bool,
     /// How its own packets leave the host.
     exit: Rc<Exit>,
+    /// Which of the host's addresses programs have chosen.
+    addresses: Addresses,
     /// Sockets that wait for a program that wants one.
     stock: Stock,
     /// The TUN interface is no more.
@@ -321,6 +327,7 @@ impl Worker {
             clock,
             forwarder: Forwarder::new(settings),
             upstreams: HashMap::new(),
+            ends: HashMap::new(),
             ports: HashMap::new(),
             by_port: HashMap::new(),
             echoers: Echoers::default(),
@@ -344,6 +351,7 @@ impl Worker {
             default_ttl: ttl.and_then(|text| text.trim().parse().ok()).unwrap_or(64),
             times_requests: false,
             exit: Rc::default(),
+            addresses: Addresses::default(),
             stock: Stock::default(),
             lost: None,
             own: None,

@@ -4,6 +4,7 @@ use super::accelerator::{Accelerator, Ended, Waiting};
 use super::delivery::Delivery;
 use super::{LOOP, Teller, Upstream, Whose, Worker, WorkerError, sockets};
 use crate::driver::Hands;
+use crate::forward::sockets::Origin;
 use crate::host::change::capture::OWN_MARK;
 use crate::poll::Interest;
 use headstart_core::forward::{Failure, FlowId, Input};
@@ -12,8 +13,8 @@ use headstart_core::time::Instant;
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use std::io;
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
 
 /// A socket of a connection, and where it leads.
 struct Way {
@@ -40,8 +41,9 @@ impl Worker {
         let limit = Some(hop_limit).filter(|limit| *limit != self.default_ttl);
         let shorter = self.mtu.filter(|mtu| u32::from(mss) < sockets::usual_mss(*mtu, peer.is_ipv4())).map(|_| mss);
         let mut whose = None;
-        // A program that counts routers or measures segments wants to know of this way, not of another.
-        if self.accelerator.is_some() && limit.is_none() && shorter.is_none() {
+        // A program that counts routers, measures segments or has chosen an address wants to know of this way, not of another.
+        let chosen = self.addresses.chosen(now, app.ip(), Some(peer.ip()), &self.exit);
+        if self.accelerator.is_some() && limit.is_none() && shorter.is_none() && chosen.is_none() {
             let known = self.identify(now, flow, app, peer);
             let waiting = Waiting { flow, app, peer, traffic_class, no_delay, whose: known.clone() };
             if self.race(now, waiting) {
@@ -50,8 +52,20 @@ impl Worker {
             whose = Some(known);
         }
         let wanted = (traffic_class, limit, no_delay, shorter);
-        let began = sockets::begin((peer, app.port()), wanted, (&mut self.stock, &self.exit));
+        let began = self.begin((app, peer), chosen, wanted);
         self.began(now, (flow, app, peer), whose, began);
+    }
+
+    /// Begins to connect to `peer` for a program that is at `app`, whose address it has chosen or not.
+    fn begin(
+        &mut self,
+        (app, peer): (SocketAddr, SocketAddr),
+        address: Option<IpAddr>,
+        wanted: sockets::Wanted,
+    ) -> Result<OwnedFd, Errno> {
+        let beside = self.ends.get(&app).and_then(|flow| self.upstreams.get(flow));
+        let origin = Origin { port: app.port(), address, beside: beside.map(|upstream| upstream.socket.as_fd()) };
+        sockets::begin(peer, origin, wanted, (&mut self.stock, &self.exit))
     }
 
     /// What it sends is led back to it: nothing is forwarded any more.
@@ -161,6 +175,7 @@ impl Worker {
         {
             own.insert(local, flow);
         }
+        self.ends.insert(app, flow);
         self.upstreams.insert(flow, upstream);
         if !connecting {
             self.time(flow);
@@ -247,7 +262,7 @@ impl Worker {
     pub(super) fn open_as_asked(&mut self, now: Instant, waiting: Waiting) {
         let Waiting { flow, app, peer, traffic_class, no_delay, whose } = waiting;
         let wanted = (traffic_class, None, no_delay, None);
-        let began = sockets::begin((peer, app.port()), wanted, (&mut self.stock, &self.exit));
+        let began = self.begin((app, peer), None, wanted);
         self.began(now, (flow, app, peer), Some(whose), began);
     }
 

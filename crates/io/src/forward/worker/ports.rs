@@ -2,6 +2,7 @@
 
 use super::{BATCH, MAPPINGS, Port, Teller, Whose, Worker, sockets};
 use crate::driver::Hands;
+use crate::forward::sockets::Origin;
 use crate::poll::Interest;
 use crate::sys::datagram::{self, Lost};
 use crate::sys::tun::ROOM;
@@ -28,9 +29,11 @@ impl Worker {
             self.came_back("a datagram of the forwarder");
         }
         // A program of this host that has just ended leaves its number free: with it, what comes back would look like the program's.
-        let wanted = if may_return { SocketAddr::new(app.ip(), 0) } else { app };
+        let port = if may_return { 0 } else { app.port() };
+        let address = self.addresses.chosen(now, app.ip(), None, &self.exit);
+        let origin = (app.is_ipv4(), Origin { port, address, beside: None });
         if turns < TURNS
-            && let Ok(socket) = sockets::datagrams(wanted, self.tun.takes_trains(), &self.exit)
+            && let Ok(socket) = sockets::datagrams(origin, self.tun.takes_trains(), &self.exit)
             && self.poll.add(&socket, MAPPINGS + mapping.0, Interest::Read).is_ok()
         {
             self.ports.insert(mapping, Port { socket, whole: None, app, whose: None, turns });

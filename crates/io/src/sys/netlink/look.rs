@@ -26,15 +26,29 @@ pub struct Route {
 impl Netlink {
     /// The way of a packet to `to`, all tables and rules of the host considered; `None` if there is none.
     pub fn route_to(&mut self, to: IpAddr) -> Result<Option<Route>, NetlinkError> {
-        self.route_by(to, None)
+        self.route_by(to, Vec::new())
     }
 
-    fn route_by(&mut self, to: IpAddr, interface: Option<u32>) -> Result<Option<Route>, NetlinkError> {
+    /// The same of a packet with this mark (SO_MARK), from this address of the host.
+    pub fn route_with(
+        &mut self,
+        to: IpAddr,
+        mark: Option<u32>,
+        from: Option<IpAddr>,
+    ) -> Result<Option<Route>, NetlinkError> {
+        let from = from.map(|ip| RouteAttribute::Source(RouteAddress::from(ip)));
+        self.route_by(to, from.into_iter().chain(mark.map(RouteAttribute::Mark)).collect())
+    }
+
+    fn route_by(&mut self, to: IpAddr, by: Vec<RouteAttribute>) -> Result<Option<Route>, NetlinkError> {
         let mut message = RouteMessage::default();
         message.header.address_family = family(to);
         message.header.destination_prefix_length = if to.is_ipv4() { 32 } else { 128 };
         message.attributes.push(RouteAttribute::Destination(RouteAddress::from(to)));
-        message.attributes.extend(interface.map(RouteAttribute::Oif));
+        if by.iter().any(|attribute| matches!(attribute, RouteAttribute::Source(_))) {
+            message.header.source_prefix_length = message.header.destination_prefix_length;
+        }
+        message.attributes.extend(by);
         let unreachable = [Errno::NETUNREACH, Errno::HOSTUNREACH, Errno::ACCESS, Errno::INVAL, Errno::AFNOSUPPORT];
         let found = match self.answers(0, RouteNetlinkMessage::GetRoute(message)) {
             Ok(found) => found,
@@ -72,7 +86,7 @@ impl Netlink {
     /// The address that a packet to `to` would be sent from if it left by `interface`; `None` if it cannot. Where no route leads
     /// there by that interface, the kernel takes the peer to be on its link.
     pub fn source_by(&mut self, interface: u32, to: IpAddr) -> Result<Option<IpAddr>, NetlinkError> {
-        Ok(self.route_by(to, Some(interface))?.and_then(|route| route.source))
+        Ok(self.route_by(to, vec![RouteAttribute::Oif(interface)])?.and_then(|route| route.source))
     }
 
     /// The hardware address of `ip` on `interface`, if the kernel has it.
@@ -108,6 +122,12 @@ impl Netlink {
     pub fn prefix_length(&mut self, ip: IpAddr) -> Result<Option<u8>, NetlinkError> {
         let found = self.own(family(ip))?;
         Ok(found.iter().find(|own| is_of(own, ip)).map(|own| own.header.prefix_len))
+    }
+
+    /// The interfaces that have this address.
+    pub fn interfaces_with(&mut self, ip: IpAddr) -> Result<Vec<u32>, NetlinkError> {
+        let found = self.own(family(ip))?;
+        Ok(found.iter().filter(|own| is_of(own, ip)).map(|own| own.header.index).collect())
     }
 
     /// The addresses of this host's interfaces, those of loopback too.
