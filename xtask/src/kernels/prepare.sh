@@ -25,15 +25,16 @@ done
 rm -rf image
 mkdir -p image/bin image/proc image/sys image/dev image/tmp
 cp root/bin/busybox image/bin/busybox
-cp "$(command -v bash)" image/bin/bash
+# busybox's ip knows nothing of MPTCP.
+for program in bash ip; do cp -L "$(PATH=$PATH:/usr/sbin:/sbin command -v "$program")" "image/bin/$program"; done
 cp "$tests" image/tests
-for program in image/tests image/bin/bash; do ldd "$program"; done | grep -o '/[^ ]*' | sort -u | while read -r library; do
+for program in image/tests image/bin/bash image/bin/ip; do ldd "$program"; done | grep -o '/[^ ]*' | sort -u | while read -r library; do
 	mkdir -p "image$(dirname "$library")"
 	cp -L "$library" "image$library"
 done
 cat >image/init <<'INIT'
 #!/bin/busybox sh
-/bin/busybox --install -s /bin
+/bin/busybox --install -s /bin 2>/dev/null
 export PATH=/bin RUST_BACKTRACE=0
 mount -t proc proc /proc
 mount -t sysfs sys /sys
