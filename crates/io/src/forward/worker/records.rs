@@ -160,6 +160,7 @@ impl Worker {
 
     /// Starts a lookup of the options of the program's socket.
     pub(super) fn mirror_options(&mut self, flow: FlowId) {
+        self.know_who_accepted(flow);
         let Some(upstream) = self.upstreams.get_mut(&flow) else { return };
         let Some(owner) = upstream.owner else { return };
         let known = upstream.process.clone();
