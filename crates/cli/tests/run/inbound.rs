@@ -286,6 +286,10 @@ inside!(what_is_killed_leaves_no_port_behind, || {
             kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL).unwrap();
         }
         until("the port is free", || bind().is_ok());
+        if kill_headstart {
+            // It waits for callers without end, and nobody else ends it.
+            kill_process(Pid::from_raw(program as i32).unwrap(), Signal::KILL).unwrap();
+        }
         served.end();
     }
 });

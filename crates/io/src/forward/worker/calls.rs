@@ -87,14 +87,14 @@ impl Worker {
     }
 
     /// The socket that has accepted a call is another than the one that listens, and perhaps another process's. When the program speaks
-    /// there is one.
-    pub(super) fn know_who_accepted(&mut self, flow: FlowId) {
-        let Some(upstream) = self.upstreams.get_mut(&flow).filter(|upstream| upstream.called) else { return };
+    /// there is one: whether it is known only now.
+    pub(super) fn know_who_accepted(&mut self, flow: FlowId) -> bool {
+        let Some(upstream) = self.upstreams.get_mut(&flow).filter(|upstream| upstream.called) else { return false };
         upstream.called = false;
-        let Teller::Kernel { owners, .. } = &mut self.teller else { return };
-        if let Some(owner) = owners.of_tcp(upstream.app, upstream.peer).ok().flatten() {
-            // Its options are its own.
-            (upstream.owner, upstream.process) = (Some(owner), None);
-        }
+        let Teller::Kernel { owners, .. } = &mut self.teller else { return false };
+        let owner = owners.of_tcp(upstream.app, upstream.peer).ok().flatten();
+        // Whoever listens is its program until another one is found.
+        upstream.owner = owner.or(upstream.owner);
+        owner.is_some()
     }
 }
