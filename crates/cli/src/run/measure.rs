@@ -24,8 +24,9 @@ use headstart_io::clock::Clock;
 use headstart_io::forward::board::UNKNOWN;
 use headstart_io::forward::capture::{Capture, tap};
 use headstart_io::forward::ebpf::Ran;
-use headstart_io::forward::{Enclosure, Loopback, Protector, Seen, Worker, line_of};
+use headstart_io::forward::{Enclosure, Inbound, Loopback, Offered, Protector, Seen, Theirs, Worker, line_of, settle};
 use headstart_io::sys::netns::NetNs;
+use headstart_io::sys::seccomp::Trap;
 use headstart_io::sys::signal;
 use headstart_io::sys::tun::Tun;
 use headstart_io::telemetry::{self, Telemetry};
@@ -35,6 +36,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
+use std::net::IpAddr;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::rc::Rc;
@@ -45,6 +47,8 @@ const VERSION: u32 = 2;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The same for programs that continue when the forwarder stops.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long what sockets carry may take to arrive when a program has ended: as long as a peer may take to send its FIN.
+const LAST_CARRIED: Duration = Duration::from_millis(200);
 /// The longest packet for a profile that has programs send more than the path takes.
 const LONG_PACKETS: u32 = 65_535;
 
@@ -115,7 +119,8 @@ fn measured(args: &Wanted<'_>, outputs: Outputs, by: By, release: remains::Relea
     signal::pass_on_to(0).context("handling signals")?;
     let enclosure = Enclosure::create(profile.claimed_mss.map(|_| LONG_PACKETS))
         .map_err(|e| exit::Coded(exit::NOT_PERMITTED, format!("--measure: {e}")))?;
-    let loopback = Loopback::offer(&enclosure.namespace);
+    let theirs = Theirs::default();
+    let loopback = Loopback::offer(&enclosure.namespace, &theirs);
     if let Err(why) = &loopback {
         args.complain(format_args!("services on loopback addresses are not reachable: {why}"));
     }
@@ -128,7 +133,9 @@ fn measured(args: &Wanted<'_>, outputs: Outputs, by: By, release: remains::Relea
         command.stdout(std::process::Stdio::from(other));
     }
     enclosure.namespace.adopt(&mut command).context("preparing the program")?;
+    let trap = Trap::of_listening(&mut command).context("preparing the program")?;
     let namespace = enclosure.namespace.id().context("the network namespace")?;
+    let scope = (enclosure.namespace.try_clone().context("the network namespace")?, enclosure.addresses.clone());
     let (mut worker, measured, clock) = prepare(enclosure, profile, args, outputs)?;
     measured.borrow_mut().by = by;
     let mut child = match spawn(&mut command) {
@@ -139,13 +146,18 @@ fn measured(args: &Wanted<'_>, outputs: Outputs, by: By, release: remains::Relea
     signal::pass_on_to(pid).context("handling signals")?;
     worker.expect(pid);
     raise_limit();
+    if let Err(why) = carry_calls(&mut worker, trap, scope, theirs) {
+        args.complain(format_args!("other hosts cannot connect to the program: {why}"));
+    }
     let ended = headstart_io::process_end(pid).context("watching the program")?;
     let forwarded = worker.run(&ended, PATIENCE);
     let status = child.wait().context("waiting for the program")?;
     signal::pass_on_to(0).context("handling signals")?;
     forwarded?;
+    settle(LAST_CARRIED);
     measured.borrow_mut().looked_out = worker.looked_out();
     measured.borrow_mut().not_carried = worker.forwarder().tally().not_carried;
+    measured.borrow_mut().moved = worker.moved().to_vec();
     let left = remains::until_all_have_left(namespace);
     let worker = left.is_some().then_some(worker);
     let is_whole = report(args, &mut measured.borrow_mut(), clock.now());
@@ -159,6 +171,17 @@ fn measured(args: &Wanted<'_>, outputs: Outputs, by: By, release: remains::Relea
         let _ = worker.run(&left, LAST_WORDS);
     }
     Ok(code)
+}
+
+/// Has other hosts call the program, which has these addresses inside and whose calls of listen(2) arrive in the trap.
+fn carry_calls(
+    worker: &mut Worker,
+    trap: Trap,
+    (inside, addresses): (NetNs, Vec<IpAddr>),
+    theirs: Theirs,
+) -> anyhow::Result<()> {
+    let inbound = Inbound::new(trap.listener()?, &inside, addresses, theirs)?;
+    Ok(worker.carry_calls(inbound)?)
 }
 
 /// Starts the program; the exit code if it could not be executed.
@@ -176,7 +199,7 @@ pub fn forward(tun: Tun, protector: Option<Protector>, args: &Wanted<'_>) -> any
     let stop = signal::ending().context("handling signals")?;
     let namespace = NetNs::current().context("the network namespace")?;
     let (mut worker, measured, clock) =
-        prepare(Enclosure { namespace, tun, mtu: None }, profile::DEFAULT, args, outputs)?;
+        prepare(Enclosure { namespace, tun, mtu: None, addresses: Vec::new() }, profile::DEFAULT, args, outputs)?;
     match protector {
         Some(protector) => worker.protect(protector),
         None => worker.watch_for_loops(),
@@ -343,6 +366,8 @@ struct Measured {
     looked_out: u64,
     /// What programs sent and the forwarder does not carry.
     not_carried: NotCarried,
+    /// What programs listened on and was reachable by another port, or not at all.
+    moved: Vec<Offered>,
     summary: Option<Destination>,
     lines: Option<File>,
     telemetry: Option<Telemetry>,

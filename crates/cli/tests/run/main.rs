@@ -17,6 +17,7 @@ mod explain;
 mod history;
 mod holders;
 mod hostile;
+mod inbound;
 mod inertness;
 mod interposition;
 mod kernel;

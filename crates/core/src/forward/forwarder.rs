@@ -242,14 +242,39 @@ impl Forwarder {
             self.tally.refused += 1;
             return;
         }
+        let (id, first) = self.number(now, ends);
+        let connection = Connection::new(now, (id, ends), (syn, first), &self.settings, &mut self.outputs);
+        self.keep(ends, connection);
+    }
+
+    /// A peer has opened a connection to a program that listens at `app`, by segments of at most `mss`: the program is called. Its name from
+    /// now on, as of one that is [connected](Input::Connected); none where there is no place for it.
+    pub fn call(&mut self, now: Instant, app: SocketAddr, peer: SocketAddr, mss: Option<u16>) -> Option<FlowId> {
+        let ends = (app, peer);
+        let is_one = app.is_ipv4() == peer.is_ipv4() && is_for_one(app.ip()) && is_for_one(peer.ip());
+        if !is_one || self.ids.contains_key(&ends) || (self.is_full() && !self.make_room(now)) {
+            self.tally.refused += 1;
+            return None;
+        }
+        let (id, first) = self.number(now, ends);
+        let connection = Connection::called(now, (id, ends), (first, mss), &self.settings, &mut self.outputs);
+        self.keep(ends, connection);
+        Some(id)
+    }
+
+    /// The name of a new connection, and our first sequence number on it.
+    fn number(&mut self, now: Instant, ends: (SocketAddr, SocketAddr)) -> (FlowId, u32) {
         self.tally.flows += 1;
         let id = FlowId(self.next);
         self.next += 1;
         // Not to be guessed, and another for each connection (RFC 6528).
         let mut hasher = SipHasher13::new_with_keys(self.settings.seed, self.next);
         (ends, now.as_nanos()).hash(&mut hasher);
-        let first = hasher.finish() as u32;
-        let connection = Connection::new(now, (id, ends), (syn, first), &self.settings, &mut self.outputs);
+        (id, hasher.finish() as u32)
+    }
+
+    fn keep(&mut self, ends: (SocketAddr, SocketAddr), connection: Connection) {
+        let id = connection.flow.id;
         self.ids.insert(ends, id);
         self.flows.insert(id, connection);
         self.arm(id);

@@ -166,12 +166,14 @@ pub struct Flow {
     pub app: SocketAddr,
     /// The peer's.
     pub peer: SocketAddr,
-    /// When the program asked for it.
+    /// When the program, or the peer, asked for it.
     pub asked: Instant,
-    /// When the peer was connected.
+    /// When the peer was connected, or the program where the peer has asked.
     pub connected: Option<Instant>,
     /// How long its handshake took by the kernel that made it, if that tells.
     pub handshake: Option<Duration>,
+    /// The peer asked for it, and the forwarder has carried that to the program.
+    pub accepted: bool,
     /// Where a race over the addresses of the peer's name has led it, if one was run: perhaps not to the peer's own. How long it
     /// took says nothing of a connection without a race.
     pub accelerated: Option<SocketAddr>,
@@ -206,6 +208,7 @@ impl Flow {
             asked,
             connected: None,
             handshake: None,
+            accepted: false,
             accelerated: None,
             up: Direction::default(),
             down: Direction::default(),
@@ -218,6 +221,11 @@ impl Flow {
             end: End::Open,
             ended: None,
         }
+    }
+
+    /// Whether the program accepted it: the peer asked for it.
+    pub fn is_accepted(&self) -> bool {
+        self.accepted || self.kernel_stats.as_ref().is_some_and(|stats| stats.accepted)
     }
 
     /// The program has sent `data`, of which this is the beginning.

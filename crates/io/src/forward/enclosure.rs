@@ -79,6 +79,8 @@ pub struct Enclosure {
     pub tun: Tun,
     /// Its MTU, if that is known.
     pub mtu: Option<u32>,
+    /// Its addresses, as far as they are known.
+    pub addresses: Vec<IpAddr>,
 }
 
 impl Enclosure {
@@ -107,7 +109,7 @@ impl Enclosure {
                 furnish(&addresses, mtu)
             })
             .map_err(EnclosureError::Namespace)??;
-        Ok(Self { namespace, tun, mtu: Some(mtu) })
+        Ok(Self { namespace, tun, mtu: Some(mtu), addresses })
     }
 }
 

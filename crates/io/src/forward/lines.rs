@@ -82,7 +82,7 @@ fn connection(flow: &Flow, name: &str, seen: &Seen) -> Value {
         "at_ms": flow.asked.as_millis_f64(), "end": flow.end.name(), "lasted_ms": lasted, "up_bytes": flow.up.bytes,
         "down_bytes": flow.down.bytes, "accelerated": flow.accelerated.map(|to| to.to_string()),
         "up_packets": flow.up.packets, "down_packets": flow.down.packets,
-        "accepted": flow.kernel_stats.as_ref().is_some_and(|stats| stats.accepted),
+        "accepted": flow.is_accepted(),
         "closed_by": flow.kernel_stats.as_ref().and_then(|stats| stats.closed_by).map(Side::name),
         "before": flow.kernel_stats.as_ref().is_some_and(|stats| stats.before),
         "mptcp": flow.kernel_stats.as_ref().and_then(|stats| stats.mptcp).map(|token| format!("{token:08x}")),

@@ -19,6 +19,8 @@ mod exit;
 #[cfg(feature = "host")]
 mod finder;
 #[cfg(feature = "host")]
+mod inbound;
+#[cfg(feature = "host")]
 mod lines;
 #[cfg(feature = "host")]
 mod loopback;
@@ -35,9 +37,11 @@ pub use enclosure::{Enclosure, EnclosureError};
 #[cfg(feature = "host")]
 pub use exit::{Protect, Protector};
 #[cfg(feature = "host")]
+pub use inbound::{Inbound, Offered};
+#[cfg(feature = "host")]
 pub use lines::line_of;
 #[cfg(feature = "host")]
-pub use loopback::Loopback;
+pub use loopback::{Loopback, Theirs, settle};
 pub use owner::Process;
 #[cfg(feature = "host")]
 pub(crate) use worker::{FRONT, Here, Running};

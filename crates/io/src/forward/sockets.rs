@@ -64,11 +64,17 @@ fn make(v4: bool, exit: &Exit) -> Result<OwnedFd, Errno> {
     let family = if v4 { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+    ready(&socket, exit)?;
+    Ok(socket)
+}
+
+/// Readies a socket that has not sent anything yet, or that a peer has just connected.
+pub fn ready(socket: impl AsFd, exit: &Exit) -> Result<(), Errno> {
     exit.ready(&socket)?;
     sockopt::set_tcp_nodelay(&socket, true)?;
     sockopt::set_socket_oobinline(&socket, true)?;
     hold_unsent(&socket, UNSENT_AT_FIRST);
-    Ok(socket)
+    Ok(())
 }
 
 /// From now on a socket takes more as long as it holds less than so many bytes that have not been sent.

@@ -5,7 +5,7 @@
 //! addresses have, so that nearly all Unix sockets pass. Of sendto(2) it traps what looks as DNS questions of musl
 //! do, whose resolver never connects: MSG_NOSIGNAL and no other flag, an internet address, the length of a question. Of
 //! getsockopt(2) it traps SO_ERROR, and getpeername(2), by which programs that did not wait see what has become of their connect.
-//! Other calls, and programs of another word size, pass.
+//! Other calls, and programs of another word size, pass. A second filter traps listen(2) alone ([`Trap::of_listening`]).
 //! Out of its reach are connects of io_uring, which make no system call of their own, and set-user-ID programs, which lose
 //! their rights under a filter that an ordinary user has set (no_new_privs).
 //!
@@ -21,8 +21,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::mem::{MaybeUninit, offset_of, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-#[cfg(test)]
-use std::{os::unix::process::CommandExt, process::Command};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 
 /// Lengths of an internet address: `sockaddr_in`, `sockaddr_in6` without and with its scope, `sockaddr_storage`; and of AF_UNSPEC
 /// alone, which undoes a connect.
@@ -68,6 +68,10 @@ pub struct Trap {
 impl Trap {
     /// Makes one, which nothing is in yet.
     pub fn new() -> io::Result<Self> {
+        Self::with(filter())
+    }
+
+    fn with(program: Vec<libc::sock_filter>) -> io::Result<Self> {
         let mut ends = [-1; 2];
         let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: `ends` is valid for two descriptors.
@@ -76,7 +80,7 @@ impl Trap {
         }
         // SAFETY: just opened, and not shared.
         let [ours, theirs] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
-        Ok(Self { ours, theirs, program: filter() })
+        Ok(Self { ours, theirs, program })
     }
 
     /// Sets the filter on this process, which is about to execute the program. If there is no filter to be had, it runs without,
@@ -89,10 +93,22 @@ impl Trap {
     #[cfg(test)]
     pub fn around(command: &mut Command) -> io::Result<Self> {
         let trap = Self::new()?;
-        let (program, theirs) = (trap.program.clone(), trap.theirs.try_clone()?);
+        trap.set_before(command)?;
+        Ok(trap)
+    }
+
+    /// A trap for listen(2) alone ([`Kind::Listen`]), which `command` sets on itself before it runs.
+    pub fn of_listening(command: &mut Command) -> io::Result<Self> {
+        let trap = Self::with(filter_of_listening())?;
+        trap.set_before(command)?;
+        Ok(trap)
+    }
+
+    fn set_before(&self, command: &mut Command) -> io::Result<()> {
+        let (program, theirs) = (self.program.clone(), self.theirs.try_clone()?);
         // SAFETY: between fork and exec only system calls on data that was made before.
         unsafe { command.pre_exec(move || install(&program, theirs.as_raw_fd())) };
-        Ok(trap)
+        Ok(())
     }
 
     /// Where the watchdog gets the listener, as this process does.
@@ -142,14 +158,33 @@ impl Listener {
     }
 }
 
+const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+const ABOVE: u32 = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
+const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+
+fn op(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt, jf, k }
+}
+
+fn at(offset: usize) -> libc::sock_filter {
+    op(LOAD, 0, 0, offset as u32)
+}
+
+/// The filter of listen(2).
+fn filter_of_listening() -> Vec<libc::sock_filter> {
+    vec![
+        at(offset_of!(libc::seccomp_data, arch)),
+        op(EQUAL, 0, 3, ARCH),
+        at(offset_of!(libc::seccomp_data, nr)),
+        op(EQUAL, 0, 1, libc::SYS_listen as u32),
+        op(RETURN, 0, 0, libc::SECCOMP_RET_USER_NOTIF),
+        op(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ]
+}
+
 /// The filter, in classic BPF.
 fn filter() -> Vec<libc::sock_filter> {
-    const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
-    const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
-    const ABOVE: u32 = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
-    const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
-    let op = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
-    let at = |offset: usize| op(LOAD, 0, 0, offset as u32);
     // The lower half of the third argument; the kernel takes it for an int.
     let length = offset_of!(libc::seccomp_data, args) + 2 * size_of::<u64>();
     let lengths = LENGTHS.len() as u8;
@@ -299,6 +334,11 @@ pub enum Kind {
     Look,
     /// getpeername(2).
     Peer,
+    /// listen(2).
+    Listen {
+        /// Connections that may wait to be accepted.
+        backlog: i32,
+    },
 }
 
 /// A call that waits.
@@ -312,7 +352,8 @@ pub struct Notification {
     pub kind: Kind,
     /// The descriptor that it is about.
     pub number: RawFd,
-    /// Where the address is in the program's memory, and its length; none of [`Kind::Look`] and [`Kind::Peer`].
+    /// Where the address is in the program's memory, and its length; none of [`Kind::Look`], [`Kind::Peer`] and
+    /// [`Kind::Listen`].
     pub address: (u64, usize),
 }
 
@@ -377,6 +418,7 @@ impl Listener {
             libc::SYS_sendto => (Kind::Send, args[4], args[5]),
             libc::SYS_getsockopt => (Kind::Look, 0, 0),
             libc::SYS_getpeername => (Kind::Peer, 0, 0),
+            libc::SYS_listen => (Kind::Listen { backlog: args[1] as i32 }, 0, 0),
             _ => (Kind::Connect, args[1], args[2]),
         };
         let address = (addr, len as u32 as usize);
@@ -456,7 +498,11 @@ mod tests {
     }
 
     fn run(data: &[u8]) -> u32 {
-        let (program, mut at, mut a) = (filter(), 0, 0u32);
+        run_of(&filter(), data)
+    }
+
+    fn run_of(program: &[libc::sock_filter], data: &[u8]) -> u32 {
+        let (mut at, mut a) = (0, 0u32);
         loop {
             let op = program[at];
             let k = op.k as usize;
@@ -469,6 +515,21 @@ mod tests {
                 }
                 _ => return op.k,
             }
+        }
+    }
+
+    #[test]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    fn the_filter_of_listening_hears_of_nothing_else() {
+        let verdict = |arch: u32, nr: i64| {
+            let mut data = [0u8; size_of::<libc::seccomp_data>()];
+            data[..4].copy_from_slice(&(nr as u32).to_ne_bytes());
+            data[4..8].copy_from_slice(&arch.to_ne_bytes());
+            run_of(&filter_of_listening(), &data)
+        };
+        assert_eq!(verdict(ARCH, libc::SYS_listen), libc::SECCOMP_RET_USER_NOTIF);
+        for (arch, nr) in [(ARCH, libc::SYS_bind), (ARCH, libc::SYS_connect), (0x4000_0003, libc::SYS_listen)] {
+            assert_eq!(verdict(arch, nr), libc::SECCOMP_RET_ALLOW, "{arch:x} {nr}");
         }
     }
 

@@ -148,6 +148,7 @@ mod tests {
             asked: Instant::from_millis(5),
             connected: None,
             handshake: None,
+            accepted: false,
             accelerated: None,
             up: Default::default(),
             down: Default::default(),

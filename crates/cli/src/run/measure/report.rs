@@ -5,6 +5,7 @@ use super::{Measured, VERSION, Wanted};
 use crate::output::plural;
 use headstart_core::forward::NotCarried;
 use headstart_core::time::Instant;
+use headstart_io::forward::Offered;
 use serde_json::{Value, json};
 
 /// Tells what was measured; whether all that was to be written is. The code of the program is not touched by a summary that
@@ -45,6 +46,9 @@ fn summary(measured: &Measured, took: Instant) -> Value {
             "multicast": dropped.multicast, "broadcast": dropped.broadcast, "link_local": dropped.link_local,
             "other_protocols": dropped.other_protocols,
         },
+        "moved": measured.moved.iter().map(|one| json!({
+            "inside": one.inside.to_string(), "outside": one.outside.map(|outside| outside.to_string()),
+        })).collect::<Vec<_>>(),
     })
 }
 
@@ -80,6 +84,19 @@ fn say(args: &Wanted<'_>, measured: &Measured) {
     if let Some(line) = measured.by.line() {
         args.complain(format_args!("  {line}"));
     }
+    if let Some(line) = moved(&measured.moved) {
+        args.complain(format_args!("  {line}"));
+    }
+}
+
+/// A line about ports of programs that were others on the host.
+fn moved(all: &[Offered]) -> Option<String> {
+    let of = |one: &Offered| match one.outside {
+        Some(outside) => format!("{} by port {}", one.inside, outside.port()),
+        None => format!("{} not at all", one.inside),
+    };
+    let all: Vec<String> = all.iter().map(of).collect();
+    (!all.is_empty()).then(|| format!("other hosts reached what listened on {}", all.join(", on ")))
 }
 
 /// A line about what was not carried, if anything was not.

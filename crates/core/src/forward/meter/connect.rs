@@ -10,7 +10,7 @@ pub(super) const ENTRY: Entry = Entry {
     what: "Time from the SYN until the peer was connected; none for accelerated connections",
     sources: Sources::Both,
     read: |flow| {
-        let unseen = flow.kernel_stats.as_ref().is_some_and(|stats| stats.accepted || stats.before);
+        let unseen = flow.is_accepted() || flow.kernel_stats.as_ref().is_some_and(|stats| stats.before);
         let connected = flow.connected.filter(|_| flow.accelerated.is_none() && !unseen)?;
         Some(ms(flow.handshake.unwrap_or_else(|| connected.since(flow.asked))))
     },

@@ -100,6 +100,12 @@ impl Down {
         }
     }
 
+    /// That of a peer whose SYN the program has answered by `answer`, whose window is never scaled (RFC 7323, section 2.2); `next` is behind it.
+    pub fn opened(next: u32, answer: &Segment, mss: u16) -> Self {
+        let down = Self::new(next, answer, mss);
+        Self { next, ..down }
+    }
+
     pub fn next(&self) -> u32 {
         self.next
     }

@@ -48,12 +48,22 @@ impl Connection {
         self.bare(&Segment { mss: Some(self.mss), scale: self.up.scale(), ..segment })
     }
 
+    /// A peer's call.
+    pub(super) fn syn(&self) -> Packet {
+        let segment = self.segment(Flags::SYN, self.down.first(), (0, 65_535));
+        self.bare(&Segment { mss: Some(self.mss), scale: self.up.scale(), ..segment })
+    }
+
     /// The answer to a SYN where no program listens.
     pub(super) fn refusal(&self) -> Packet {
         self.bare(&self.segment(Flags::RST | Flags::ACK, 0, (self.up.acked(), 0)))
     }
 
     pub(super) fn reset(&self) -> Packet {
+        if matches!(self.phase, Phase::Calling { .. }) {
+            // Nothing of the program's is known that could be acknowledged.
+            return self.bare(&self.segment(Flags::RST, self.down.next(), (0, 0)));
+        }
         self.bare(&self.segment(Flags::RST | Flags::ACK, self.down.next(), (self.up.acked(), 0)))
     }
 

@@ -7,6 +7,7 @@
 //! waited in here for [`GRACE`] within the window. A FIN comes behind all data, and either half may stay open for as long as
 //! its sides like. Resets go both ways with exact numbers. Never: data that is dropped after it was acknowledged.
 
+mod call;
 mod down;
 mod emit;
 mod up;
@@ -50,6 +51,8 @@ enum Phase {
     Asked,
     /// Answered; the program's acknowledgement is to come.
     Answered { times: u32 },
+    /// The peer has asked, and the program's answer is to come.
+    Calling { times: u32 },
     /// Open, or one half of it.
     Open,
     /// The peer is silent for good, and the program's kernel is to find that out by itself: it gets no packet until this moment.
@@ -211,10 +214,11 @@ impl Connection {
     }
 
     fn send_answer(&mut self, now: Instant, out: &mut VecDeque<Output>) {
-        let Phase::Answered { times } = &mut self.phase else { return };
+        let (Phase::Answered { times } | Phase::Calling { times }) = &mut self.phase else { return };
         self.answer_again = Some(now + Duration::from_secs(1 << (*times).min(MOST_ANSWERS)));
         *times += 1;
-        out.push_back(Output::Packet(self.syn_ack()));
+        let calls = matches!(self.phase, Phase::Calling { .. });
+        out.push_back(Output::Packet(if calls { self.syn() } else { self.syn_ack() }));
     }
 
     /// The connection failed.
@@ -343,6 +347,7 @@ impl Connection {
                 return;
             }
             Phase::Broken => return self.packet_to_nobody(now, &arrived, out),
+            Phase::Calling { .. } => return self.answered(now, &segment, arrived.to - arrived.from, out),
             _ => {}
         }
         if flags.has(Flags::RST) {
@@ -449,7 +454,7 @@ impl Connection {
             return;
         }
         if self.answer_again.is_some_and(|at| now >= at) {
-            let Phase::Answered { times } = self.phase else { return };
+            let (Phase::Answered { times } | Phase::Calling { times }) = self.phase else { return };
             if times > MOST_ANSWERS {
                 return self.abandon(now, out);
             }
@@ -489,7 +494,9 @@ impl Connection {
         if self.phase == Phase::Asked {
             return Some((self.look.0, "a peer that has not answered"));
         }
-        let answer = self.answer_again.map(|at| (at, "a SYN-ACK that was not acknowledged"));
+        let what =
+            if self.flow.accepted { "a call that was not answered" } else { "a SYN-ACK that was not acknowledged" };
+        let answer = self.answer_again.map(|at| (at, what));
         let grace = self.up.grace().map(|at| (at, "data waiting for a full socket"));
         let down = self.down.deadline();
         [answer, grace, down].into_iter().flatten().min_by_key(|(at, _)| *at)

@@ -1,5 +1,6 @@
 //! Stories of single packets and sockets, in virtual time.
 
+mod called;
 mod contract;
 mod datagrams;
 mod differential;

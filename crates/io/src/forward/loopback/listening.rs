@@ -11,12 +11,12 @@ const LISTENS: &str = "0A";
 const UNCONNECTED: &str = "07";
 /// The port of DNS.
 const DNS: u16 = 53;
-/// Connections that may wait to be accepted.
-const BACKLOG: i32 = 128;
+/// Connections that may wait to be accepted: what the kernel makes of it is `somaxconn`, 4096 where nothing else is set.
+const BACKLOG: i32 = 4096;
 
 /// What a service talks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(in crate::forward) enum Kind {
     /// TCP.
     Streams,
     /// UDP.
@@ -25,7 +25,7 @@ pub(super) enum Kind {
 
 /// Something that listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Service {
+pub(in crate::forward) struct Service {
     /// What it talks.
     pub kind: Kind,
     /// Where it listens.
@@ -33,7 +33,7 @@ pub(super) struct Service {
 }
 
 /// What listens in the namespace of the calling thread, as far as it is offered elsewhere.
-pub(super) fn services() -> io::Result<Vec<Service>> {
+pub(in crate::forward) fn services() -> io::Result<Vec<Service>> {
     let mut all = Vec::new();
     for (file, kind) in
         [("tcp", Kind::Streams), ("tcp6", Kind::Streams), ("udp", Kind::Datagrams), ("udp6", Kind::Datagrams)]
@@ -87,9 +87,12 @@ fn address(text: &str) -> Option<SocketAddr> {
     (port != 0).then(|| SocketAddr::new(ip.to_canonical(), port))
 }
 
-/// A socket that listens in the namespace of the calling thread.
-pub(super) fn listen(at: SocketAddr) -> io::Result<OwnedFd> {
+/// A socket that listens in the namespace of the calling thread; one of IPv6 listens for IPv4 too if it is to.
+pub(in crate::forward) fn listen(at: SocketAddr, takes_mapped: bool) -> io::Result<OwnedFd> {
     let socket = socket(at, SocketType::STREAM, ipproto::TCP)?;
+    if at.is_ipv6() && takes_mapped {
+        sockopt::set_ipv6_v6only(&socket, false)?;
+    }
     sockopt::set_socket_reuseaddr(&socket, true)?;
     rustix::net::bind(&socket, &at)?;
     rustix::net::listen(&socket, BACKLOG)?;

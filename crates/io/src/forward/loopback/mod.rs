@@ -7,8 +7,8 @@
 //! other than loopback addresses, but for DNS; and Unix sockets with abstract names.
 
 mod datagrams;
-mod listening;
-mod streams;
+pub(super) mod listening;
+pub(super) mod streams;
 
 use crate::clock::Clock;
 use crate::poll::{Interest, Poll};
@@ -19,10 +19,10 @@ use listening::{Kind, Service};
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 /// After how long what listens is looked up again, each time after twice as long: a second first, as pasta does, and at most 64 s, so that
@@ -33,6 +33,10 @@ const LONGEST_AGAIN: Duration = Duration::from_secs(64);
 const MOST: usize = 1024;
 /// The token of the end.
 const STOP: u64 = u64::MAX;
+
+/// Where programs inside are called from outside ([`Inbound`](super::Inbound)): services of the host's by their looks, which are not offered
+/// to those programs.
+pub type Theirs = Arc<Mutex<BTreeSet<SocketAddr>>>;
 
 /// The offer. It ends when it is dropped.
 #[derive(Debug)]
@@ -50,6 +54,7 @@ enum Offered {
 /// The thread's own.
 struct Offer {
     inside: NetNs,
+    theirs: Theirs,
     poll: Poll,
     /// By their numbers, which are the first part of the tokens of what belongs to them.
     offered: BTreeMap<u32, (Service, Offered)>,
@@ -58,12 +63,12 @@ struct Offer {
 }
 
 impl Loopback {
-    /// Offers to the programs of `inside` what listens in the network namespace of the calling thread.
-    pub fn offer(inside: &NetNs) -> io::Result<Self> {
+    /// Offers to the programs of `inside` what listens in the network namespace of the calling thread, but for what is theirs.
+    pub fn offer(inside: &NetNs, theirs: &Theirs) -> io::Result<Self> {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let (inside, stopped) = (inside.try_clone()?, Arc::clone(&stop));
+        let (inside, theirs, stopped) = (inside.try_clone()?, Arc::clone(theirs), Arc::clone(&stop));
         let (tell, first) = channel();
-        let work = move || match Offer::begin(inside, &stopped) {
+        let work = move || match Offer::begin(inside, theirs, &stopped) {
             Ok(offer) => {
                 // The receiver is still waiting.
                 let _ = tell.send(Ok(()));
@@ -77,6 +82,11 @@ impl Loopback {
     }
 }
 
+/// Waits until what sockets carry between programs and this host has arrived, but no longer than `patience`.
+pub fn settle(patience: Duration) {
+    streams::settle(patience);
+}
+
 impl Drop for Loopback {
     fn drop(&mut self) {
         let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
@@ -85,10 +95,10 @@ impl Drop for Loopback {
 }
 
 impl Offer {
-    fn begin(inside: NetNs, stop: &OwnedFd) -> io::Result<Self> {
+    fn begin(inside: NetNs, theirs: Theirs, stop: &OwnedFd) -> io::Result<Self> {
         let (poll, clock) = (Poll::new()?, Clock::new());
         poll.add(stop, STOP, Interest::Read)?;
-        let mut offer = Self { inside, poll, offered: BTreeMap::new(), next: 0, clock };
+        let mut offer = Self { inside, theirs, poll, offered: BTreeMap::new(), next: 0, clock };
         offer.look()?;
         Ok(offer)
     }
@@ -121,7 +131,12 @@ impl Offer {
 
     /// Looks up what listens outside, and offers the same inside.
     fn look(&mut self) -> io::Result<()> {
-        let there: BTreeSet<Service> = listening::services()?.into_iter().take(MOST).collect();
+        let there: BTreeSet<Service> = {
+            // None of theirs is opened meanwhile.
+            let theirs = self.theirs.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_theirs = |one: &Service| one.kind == Kind::Streams && theirs.contains(&one.at);
+            listening::services()?.into_iter().filter(|one| !is_theirs(one)).take(MOST).collect()
+        };
         self.offered.retain(|_, (service, _)| there.contains(service));
         let known: BTreeSet<Service> = self.offered.values().map(|(service, _)| *service).collect();
         let new: Vec<Service> = there.difference(&known).copied().collect();
@@ -131,7 +146,9 @@ impl Offer {
         // What is in use inside is a program's own.
         let made = self.inside.run(|| {
             let open = |service: &Service| match service.kind {
-                Kind::Streams => listening::listen(service.at).ok().map(|socket| Offered::Streams(socket.into())),
+                Kind::Streams => {
+                    listening::listen(service.at, false).ok().map(|socket| Offered::Streams(socket.into()))
+                }
                 Kind::Datagrams => {
                     listening::bind(service.at).ok().map(|s| Offered::Datagrams(Port::new(s, service.at)))
                 }

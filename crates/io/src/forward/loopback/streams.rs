@@ -1,10 +1,10 @@
-//! A connection inside, carried to a service outside: byte by byte, each half by itself, and a reset as a reset.
+//! A connection inside, carried to a service outside, or the other way round: byte by byte, each half by itself, and a reset as a reset.
 
+use crate::sys::netns::NetNs;
 use rustix::net::sockopt;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Connections that are carried at a time, by two threads each; more are reset.
@@ -13,24 +13,33 @@ const MOST: usize = 1024;
 const ROOM: usize = 64 * 1024;
 const STACK: usize = 4 * ROOM;
 
-/// How many there are.
-static CARRIED: AtomicUsize = AtomicUsize::new(0);
+/// How many there are, and whoever waits until there is none.
+static CARRIED: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
 
 /// One more, as long as it lives.
 struct Place;
 
 impl Place {
     fn take() -> Option<Self> {
-        let taken = CARRIED.fetch_add(1, Ordering::Relaxed);
-        let place = Self;
-        (taken < MOST).then_some(place)
+        let mut carried = CARRIED.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (*carried < MOST).then(|| {
+            *carried += 1;
+            Self
+        })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        CARRIED.fetch_sub(1, Ordering::Relaxed);
+        *CARRIED.0.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        CARRIED.1.notify_all();
     }
+}
+
+/// Waits until nothing is carried any more, but no longer than `patience`: what a program has said last is on its way when it has ended.
+pub(super) fn settle(patience: Duration) {
+    let carried = CARRIED.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let _ = CARRIED.1.wait_timeout_while(carried, patience, |carried| *carried > 0);
 }
 
 /// Accepts what waits, and carries it by threads of its own.
@@ -40,23 +49,34 @@ pub(super) fn accept(listener: &TcpListener) {
             reset(&inner);
             continue;
         };
-        let work = move || carry(&Arc::new(inner), place);
+        // The address that the program has asked for is this host's.
+        let work = move || carry(&Arc::new(inner), |inner| TcpStream::connect(inner.local_addr()?), place);
         // Where there is no thread left, it is closed.
         let _ = std::thread::Builder::new().name("loopback".into()).stack_size(STACK).spawn(work);
     }
 }
 
+/// Carries a connection from outside to the service at `to` in `inside`.
+pub(in crate::forward) fn carry_inside(stream: TcpStream, inside: NetNs, to: SocketAddr) {
+    let Some(place) = Place::take() else { return reset(&stream) };
+    let connect = move |_: &TcpStream| {
+        inside.enter()?;
+        TcpStream::connect(to)
+    };
+    let work = move || carry(&Arc::new(stream), connect, place);
+    // Where there is no thread left, it is closed.
+    let _ = std::thread::Builder::new().name("loopback".into()).stack_size(STACK).spawn(work);
+}
+
 /// Has what is closed next say so by a reset.
-fn reset(stream: &TcpStream) {
+pub(in crate::forward) fn reset(stream: &TcpStream) {
     // Not of what it sends, which would be said to end in order.
     let _ = stream.shutdown(Shutdown::Read);
     let _ = sockopt::set_socket_linger(stream, Some(Duration::ZERO));
 }
 
-fn carry(inner: &Arc<TcpStream>, place: Place) {
-    // The address that the program has asked for is this host's.
-    let outer = inner.local_addr().and_then(TcpStream::connect);
-    let Ok(outer) = outer.map(Arc::new) else { return reset(inner) };
+fn carry(inner: &Arc<TcpStream>, connect: impl FnOnce(&TcpStream) -> io::Result<TcpStream>, place: Place) {
+    let Ok(outer) = connect(inner).map(Arc::new) else { return reset(inner) };
     for stream in [inner, &outer] {
         let _ = stream.set_nodelay(true);
         // What was accepted is as its listener: it does not wait.

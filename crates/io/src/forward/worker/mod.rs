@@ -2,6 +2,7 @@
 
 mod accelerator;
 mod attribution;
+mod calls;
 mod delivery;
 mod echoes;
 mod opening;
@@ -18,6 +19,7 @@ mod window;
 
 use super::exit::{Exit, Protect};
 use super::finder::Finder;
+use super::inbound::Inbound;
 use super::owner::{Owner, Owners, Process};
 use super::window::Window;
 use super::{Enclosure, sockets};
@@ -72,10 +74,14 @@ const FOUND: u64 = u64::MAX - 4;
 const BOARD: u64 = u64::MAX - 5;
 /// What another program says; the session that has it deals with it.
 pub(crate) const FRONT: u64 = u64::MAX - 6;
+/// Programs that are about to listen.
+const LISTENS: u64 = u64::MAX - 7;
 /// Tokens from here on are ports that send datagrams.
 const MAPPINGS: u64 = 1 << 62;
 /// Tokens from here on, below those, are attempts of races.
 const ATTEMPTS: u64 = 1 << 61;
+/// Tokens from here on, below those, are ports on which programs are called.
+const CALLED: u64 = 1 << 60;
 
 /// What has happened when what it sends comes back to it.
 const LOOP: &str = "its own connections come back to it";
@@ -166,6 +172,8 @@ struct Upstream {
     process: Option<Process>,
     /// The process is being looked for.
     sought: bool,
+    /// The peer has called, and the program has said nothing yet: its owner is that of the socket that listens.
+    called: bool,
     /// How its requests are timed; none where they are not.
     request: Option<Request>,
     /// What is known of the program's data on it.
@@ -273,6 +281,8 @@ pub struct Worker {
     own: Option<HashMap<SocketAddr, FlowId>>,
     /// The connect engine behind programs' SYNs, where that is wanted.
     accelerator: Option<Accelerator>,
+    /// What programs listen on, where they can be called.
+    inbound: Option<Inbound>,
     sink: Sink,
     /// Where packets are shown.
     shown: Option<Shown>,
@@ -288,7 +298,7 @@ impl std::fmt::Debug for Worker {
 impl Worker {
     /// A forwarder for the programs of `enclosure`. Its sockets are in the namespace of the thread that calls [`Self::run`].
     pub fn new(enclosure: Enclosure, settings: Settings, clock: Clock, sink: Sink) -> Result<Self, WorkerError> {
-        let Enclosure { namespace, tun, mtu } = enclosure;
+        let Enclosure { namespace, tun, mtu, .. } = enclosure;
         let owners = Owners::of(&namespace).map_err(failed("opening a socket for questions about owners"))?;
         let finder = Finder::new(&namespace).map_err(failed("looking for owners"))?;
         Ok(Self { mtu, ..Self::with(tun, Teller::Kernel { owners, finder }, settings, clock, sink)? })
@@ -356,6 +366,7 @@ impl Worker {
             lost: None,
             own: None,
             accelerator: None,
+            inbound: None,
             sink,
             shown: None,
             window: None,

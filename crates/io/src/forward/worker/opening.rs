@@ -17,11 +17,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// A socket of a connection, and where it leads.
-struct Way {
-    socket: OwnedFd,
-    reached: SocketAddr,
-    connecting: bool,
-    accelerated: bool,
+pub(super) struct Way {
+    pub socket: OwnedFd,
+    pub reached: SocketAddr,
+    pub connecting: bool,
+    pub accelerated: bool,
 }
 
 impl Worker {
@@ -84,7 +84,7 @@ impl Worker {
     }
 
     /// Whose connection this is, as far as that is known at once.
-    fn identify(&mut self, now: Instant, flow: FlowId, app: SocketAddr, peer: SocketAddr) -> Whose {
+    pub(super) fn identify(&mut self, now: Instant, flow: FlowId, app: SocketAddr, peer: SocketAddr) -> Whose {
         let owner = match &mut self.teller {
             Teller::Kernel { owners, .. } => owners.of_tcp(app, peer).ok().flatten(),
             Teller::Program(told) => {
@@ -144,7 +144,7 @@ impl Worker {
         self.forwarder.handle_input(now, Input::Failed { flow, why });
     }
 
-    fn insert(
+    pub(super) fn insert(
         &mut self,
         (flow, app, peer): (FlowId, SocketAddr, SocketAddr),
         Whose { owner, process, sought }: Whose,
@@ -167,6 +167,7 @@ impl Worker {
             owner,
             process,
             sought,
+            called: false,
             request: None,
             delivery: Delivery::default(),
         };

@@ -243,6 +243,7 @@ impl Worker {
                 }
                 facts = (!upstream.connecting).then(|| sockets::facts(&upstream.socket)).flatten();
                 if abrupt {
+                    self.inbound.iter_mut().filter(|_| upstream.called).for_each(|inbound| inbound.look_soon(now));
                     let _ = sockopt::set_socket_linger(&upstream.socket, Some(std::time::Duration::ZERO));
                 }
                 Whose { owner: upstream.owner, process: upstream.process, sought: upstream.sought }

@@ -143,13 +143,14 @@ impl Worker {
     pub(super) fn attribute(&mut self, flow: FlowId, known: Whose) {
         self.tap_known(flow, known.process.as_ref());
         if let Some(mut seen) = self.held.remove(&flow) {
-            (seen.owner, seen.process) = (known.owner.or(seen.owner), known.process);
+            (seen.owner, seen.process) = (known.owner.or(seen.owner), known.process.or(seen.process.take()));
             return self.hand_over(seen);
         }
         let waiting = self.accelerator.as_mut().and_then(|accelerator| accelerator.waiting(flow));
         let waiting = waiting.map(|waiting| &mut waiting.whose);
         if let Some(whose) = waiting.or_else(|| self.closed.get_mut(&flow)) {
-            (whose.owner, whose.process, whose.sought) = (known.owner.or(whose.owner), known.process, false);
+            let process = known.process.or(whose.process.take());
+            (whose.owner, whose.process, whose.sought) = (known.owner.or(whose.owner), process, false);
             return;
         }
         let Some(upstream) = self.upstreams.get_mut(&flow) else { return };
@@ -160,9 +161,10 @@ impl Worker {
 
     /// Starts a lookup of the options of the program's socket.
     pub(super) fn mirror_options(&mut self, flow: FlowId) {
+        let is_new = self.know_who_accepted(flow);
         let Some(upstream) = self.upstreams.get_mut(&flow) else { return };
         let Some(owner) = upstream.owner else { return };
-        let known = upstream.process.clone();
+        let known = upstream.process.clone().filter(|_| !is_new);
         let ends = Some((upstream.app, upstream.peer));
         if let Some(finder) = self.teller.finder() {
             finder.ask(Question { flow, inode: owner.inode, ends, known, options: true });

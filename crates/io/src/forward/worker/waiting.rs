@@ -3,11 +3,12 @@
 use super::accelerator::Accelerator;
 use super::attribution::Attribution;
 use super::{
-    ATTEMPTS, BATCH, BOARD, ECHO_V4, ECHO_V6, FOUND, FRONT, LAST_WORDS, MAPPINGS, STOP, TUN, Teller, Worker,
-    WorkerError,
+    ATTEMPTS, BATCH, BOARD, CALLED, ECHO_V4, ECHO_V6, FOUND, FRONT, LAST_WORDS, LISTENS, MAPPINGS, STOP, TUN, Teller,
+    Worker, WorkerError,
 };
 use crate::driver::{Ears, Hands, Host};
 use crate::forward::finder::Finder;
+use crate::forward::inbound::Inbound;
 use crate::poll::Change;
 use headstart_core::forward::pace::Sleeper;
 use headstart_core::forward::{FlowId, Forwarder, MappingId, Output};
@@ -77,10 +78,11 @@ impl Host for Running<'_> {
     fn cause(token: u64) -> &'static str {
         match token {
             TUN => "packets of programs",
-            STOP | BOARD | FRONT => "control",
+            STOP | BOARD | FRONT | LISTENS => "control",
             FOUND => "an owner was found",
             ECHO_V4 | ECHO_V6 | MAPPINGS.. => "datagrams of peers",
             ATTEMPTS.. => "a race",
+            CALLED.. => "calls of peers",
             _ => "connections of peers",
         }
     }
@@ -105,6 +107,7 @@ impl Host for Running<'_> {
             worker.programs.until().map(sleep),
             worker.accelerator.as_ref().and_then(Accelerator::deadline),
             told.and_then(Attribution::deadline),
+            worker.inbound.as_ref().and_then(Inbound::deadline),
             peers,
             end,
         ])
@@ -141,6 +144,7 @@ impl Host for Running<'_> {
         }
         worker.race_timeout(now);
         worker.open_unowned(now);
+        worker.look_who_listens(now);
         worker.look_at_silence(now);
         worker.wake(now);
         if moved > 0 && self.stopping.is_some() {
@@ -162,9 +166,11 @@ impl Worker {
                 self.tap_waiting(now, true);
             }
             BOARD => self.asked(now),
+            LISTENS => self.listens(now),
             ECHO_V4 | ECHO_V6 => self.echoes(now, change.token == ECHO_V4),
             token if token >= MAPPINGS => self.datagrams(now, MappingId(token - MAPPINGS)),
             token if token >= ATTEMPTS => self.attempt(now, token - ATTEMPTS),
+            token if token >= CALLED => self.accept_calls(now, token - CALLED),
             token => self.change(now, FlowId(token), change),
         }
     }

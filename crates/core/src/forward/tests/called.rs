@@ -1,0 +1,140 @@
+//! Peers that call a program.
+
+use super::*;
+use crate::forward::{End, Record};
+
+/// Our first number is behind the SYN that comes to the program.
+fn called() -> (Rig, Segment) {
+    let mut rig = Rig::new();
+    let flow = rig.forwarder.call(rig.now, rig.app, rig.peer, Some(1448)).expect("there is a place");
+    rig.flow = Some(flow);
+    rig.drain();
+    let (syn, data) = rig.segments().pop().expect("a SYN");
+    assert!(data.is_empty() && syn.flags == Flags::SYN, "{syn:?}");
+    assert_eq!((syn.source, syn.destination), (rig.peer.port(), rig.app.port()));
+    assert_eq!((syn.mss, syn.scale.is_some()), (Some(1448), true));
+    rig.first = syn.sequence.wrapping_add(1);
+    (rig, syn)
+}
+
+/// The program's kernel answers.
+fn answer(rig: &mut Rig, window: u16) {
+    let segment = rig.segment(Flags::SYN | Flags::ACK, 0, rig.first);
+    rig.tell(&Segment { mss: Some(1460), scale: Some(7), window, ..segment }, b"");
+}
+
+fn open() -> Rig {
+    let (mut rig, _) = called();
+    answer(&mut rig, 65_160);
+    let acknowledgement = rig.segments().pop().expect("it is open").0;
+    assert_eq!(acknowledgement.flags, Flags::ACK);
+    assert_eq!((acknowledgement.sequence, acknowledgement.acknowledged), (rig.first, ISS.wrapping_add(1)));
+    rig
+}
+
+fn record(rig: &Rig) -> (End, bool, bool) {
+    let Some(Record::Flow(flow)) = rig.records.last() else { panic!("{:?}", rig.records) };
+    (flow.end, flow.is_accepted(), flow.connected.is_some())
+}
+
+#[test]
+fn a_call_is_answered_and_data_goes_both_ways_until_both_have_ended() {
+    let mut rig = open();
+    let flow = rig.flow.unwrap();
+    assert!(rig.did.iter().any(|output| matches!(output, Output::Resume { .. })), "the peer's socket is read now");
+    assert!(rig.forwarder.room(rig.now, flow) >= 1448);
+    rig.peer(b"question");
+    let (segment, data) = rig.segments().pop().unwrap();
+    assert_eq!((segment.sequence, &data[..]), (rig.first, &b"question"[..]));
+    rig.app(Flags::ACK | Flags::PSH, 1, rig.first.wrapping_add(8), b"answer");
+    assert_eq!(rig.sent, b"answer");
+    rig.input(Input::Ended { flow });
+    let fin = rig.segments().pop().unwrap().0;
+    assert!(fin.flags.has(Flags::FIN) && fin.sequence == rig.first.wrapping_add(8));
+    rig.app(Flags::ACK | Flags::FIN, 7, rig.first.wrapping_add(9), b"");
+    assert_eq!((rig.did_shut(), rig.did_close()), (true, Some(false)));
+    assert_eq!(record(&rig), (End::Finished, true, true));
+}
+
+#[test]
+fn what_a_peer_has_said_before_the_program_answers_waits_in_its_socket() {
+    let (mut rig, _) = called();
+    let flow = rig.flow.unwrap();
+    assert_eq!(rig.forwarder.room(rig.now, flow), 0);
+    answer(&mut rig, 65_160);
+    assert!(rig.forwarder.room(rig.now, flow) > 0);
+}
+
+#[test]
+fn the_window_of_the_programs_answer_is_as_it_stands_there() {
+    let (mut rig, _) = called();
+    answer(&mut rig, 2000);
+    let flow = rig.flow.unwrap();
+    assert_eq!(rig.forwarder.room(rig.now, flow), 1448, "no scale is applied to it");
+}
+
+#[test]
+fn a_call_that_is_not_answered_is_repeated_and_given_up() {
+    let (mut rig, first) = called();
+    rig.pass(Duration::from_millis(999));
+    assert!(rig.segments().is_empty());
+    rig.pass(Duration::from_secs(3));
+    let again = rig.segments();
+    assert_eq!(again.len(), 2, "after 1 and 3 s");
+    assert!(again.iter().all(|(syn, _)| (syn.sequence, syn.flags) == (first.sequence, Flags::SYN)));
+    rig.pass(Duration::from_secs(120));
+    assert_eq!((rig.did_close(), record(&rig)), (Some(true), (End::Failed, true, false)));
+    assert_eq!(rig.forwarder.poll_timeout().map(|due| due.why), None);
+}
+
+#[test]
+fn a_refusal_resets_the_peer_and_a_reset_of_something_else_does_not() {
+    let (mut rig, _) = called();
+    rig.app(Flags::RST | Flags::ACK, 0, rig.first.wrapping_sub(1), b"");
+    rig.app(Flags::RST, 0, 0, b"");
+    assert_eq!(rig.did_close(), None);
+    rig.app(Flags::RST | Flags::ACK, 0, rig.first, b"");
+    assert_eq!((rig.did_close(), record(&rig)), (Some(true), (End::Refused, true, false)));
+}
+
+#[test]
+fn a_program_that_remembers_another_connection_of_these_ends_forgets_it_and_is_called_again() {
+    let (mut rig, syn) = called();
+    rig.app(Flags::ACK, 77, 4711, b"");
+    let reset = rig.segments().pop().unwrap().0;
+    assert_eq!((reset.flags, reset.sequence), (Flags::RST, 4711));
+    rig.pass(Duration::from_secs(1));
+    assert_eq!(rig.segments().pop().unwrap().0.sequence, syn.sequence);
+    answer(&mut rig, 65_160);
+    assert_eq!(rig.segments().pop().unwrap().0.flags, Flags::ACK);
+}
+
+#[test]
+fn an_answer_that_is_repeated_is_acknowledged_again() {
+    let mut rig = open();
+    answer(&mut rig, 65_160);
+    assert_eq!(rig.segments().pop().unwrap().0.acknowledged, ISS.wrapping_add(1));
+}
+
+#[test]
+fn a_caller_that_is_gone_before_the_answer_is_said_to_be_gone() {
+    let (mut rig, syn) = called();
+    rig.fails(Failure::Reset);
+    let reset = rig.segments().pop().unwrap().0;
+    assert_eq!((reset.flags, reset.sequence), (Flags::RST, syn.sequence.wrapping_add(1)));
+    assert_eq!(record(&rig), (End::ResetByPeer, true, false));
+}
+
+#[test]
+fn there_is_no_call_of_one_with_the_same_ends_nor_to_many_nor_beyond_what_there_is_room_for() {
+    let (mut rig, _) = called();
+    let (app, peer, now) = (rig.app, rig.peer, rig.now);
+    assert_eq!(rig.forwarder.call(now, app, peer, None), None);
+    for other in ["127.0.0.1:9", "224.0.0.1:9", "[2001:db8::1]:9"] {
+        assert_eq!(rig.forwarder.call(now, app, other.parse().unwrap(), None), None, "{other}");
+    }
+    let mut small = Rig::with(Settings { most_flows: 1, ..Settings::default() });
+    assert!(small.forwarder.call(now, app, peer, None).is_some());
+    assert_eq!(small.forwarder.call(now, app, "198.51.100.1:81".parse().unwrap(), None), None);
+    assert_eq!(small.forwarder.tally().refused, 1);
+}
