@@ -28,6 +28,7 @@ fn flow(asked: Instant) -> Flow {
         down: Default::default(),
         hello: (None, None),
         handshake: None,
+        accepted: false,
         delivered: Default::default(),
         facts: None,
         requests: Trips::default(),

@@ -4,7 +4,7 @@
 use super::super::{FlowId, Output, Settings};
 use super::down::Down;
 use super::up::Up;
-use super::{Connection, FIRST_LOOK, Phase, reset_for};
+use super::{Connection, Phase, reset_for};
 use crate::forward::observed::{End, Flow};
 use crate::time::Instant;
 use crate::wire::ip::tcp::{Flags, Segment};
@@ -39,7 +39,8 @@ impl Connection {
             long: false,
             traffic_class: 0,
             answer_again: None,
-            look: (now + FIRST_LOOK, FIRST_LOOK),
+            // Only where a peer has not answered.
+            look: (now, 0),
             small: 0,
             armed: None,
         };

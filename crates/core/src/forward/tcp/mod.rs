@@ -354,14 +354,7 @@ impl Connection {
             return self.was_reset(now, segment.sequence, arrived.batch, out);
         }
         if flags.has(Flags::SYN) {
-            match self.phase {
-                Phase::Answered { .. } if segment.sequence.wrapping_add(1) == self.up.next() => {
-                    out.push_back(Output::Packet(self.syn_ack()));
-                }
-                // An attacker guesses, or the program's host has forgotten: the answer tells (RFC 5961, section 4).
-                _ => self.acknowledge(out),
-            }
-            return;
+            return self.asked_again(segment.sequence, out);
         }
         if !flags.has(Flags::ACK) {
             return;
@@ -388,6 +381,17 @@ impl Connection {
         }
         self.data(now, arrived, out);
         self.advance(now, out);
+    }
+
+    /// A SYN on a connection that is there.
+    fn asked_again(&mut self, sequence: u32, out: &mut VecDeque<Output>) {
+        match self.phase {
+            Phase::Answered { .. } if sequence.wrapping_add(1) == self.up.next() => {
+                out.push_back(Output::Packet(self.syn_ack()));
+            }
+            // An attacker guesses, or the program's host has forgotten: the answer tells (RFC 5961, section 4).
+            _ => self.acknowledge(out),
+        }
     }
 
     //= RFC 9293#3.10.7.4/rst
