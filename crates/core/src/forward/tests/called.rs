@@ -70,7 +70,7 @@ fn the_window_of_the_programs_answer_is_as_it_stands_there() {
     let (mut rig, _) = called();
     answer(&mut rig, 2000);
     let flow = rig.flow.unwrap();
-    assert_eq!(rig.forwarder.room(rig.now, flow), 1448, "no scale is applied to it");
+    assert_eq!(rig.forwarder.room(rig.now, flow), 2000, "no scale is applied to it");
 }
 
 #[test]
