@@ -353,7 +353,8 @@ mod tests {
     #[test]
     fn the_chosen_address_is_kept_whatever_becomes_of_the_port() {
         let service = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = Some([127, 0, 0, 9].into());
+        let own = IpAddr::from([127, 0, 0, 9]);
+        let address = Some(own);
         let at = |socket: &OwnedFd| local(socket).map(|local| local.ip());
         let first = begun(&service, Origin { address, ..Origin::default() });
         assert_eq!(at(&first), address);
@@ -364,7 +365,7 @@ mod tests {
         // One that is not this host's.
         let foreign = begun(&service, Origin { address: Some([192, 0, 2, 1].into()), ..Origin::default() });
         assert_eq!(at(&foreign), Some([127, 0, 0, 1].into()));
-        for (address, expected) in [(address, address.unwrap()), (Some([192, 0, 2, 1].into()), any(true))] {
+        for (address, expected) in [(address, own), (Some([192, 0, 2, 1].into()), any(true))] {
             let origin = Origin { address, ..Origin::default() };
             let socket = datagrams((true, origin), false, &Exit::default()).unwrap();
             assert_eq!(at(&socket), Some(expected));
