@@ -131,7 +131,7 @@ inside!(a_program_is_called_from_outside_and_sees_who_calls, || {
             assert_eq!(served.line(), "closed");
             let at = SocketAddr::from((own[callees[0]], served.port));
             let refused = || lab.network.on_servers(|| call(at)).unwrap().is_err();
-            until("nobody is there any more", refused);
+            until("the port is closed", refused);
             let ended = served.end();
             assert_eq!(ended.code, Some(0), "{ended:?}");
             if measured {
@@ -287,7 +287,7 @@ inside!(what_is_killed_leaves_no_port_behind, || {
         }
         until("the port is free", || bind().is_ok());
         if kill_headstart {
-            // It waits for callers without end, and nobody else ends it.
+            // The program waits for callers without end: the test ends it.
             kill_process(Pid::from_raw(program as i32).unwrap(), Signal::KILL).unwrap();
         }
         served.end();

@@ -252,7 +252,9 @@ impl Forwarder {
     pub fn call(&mut self, now: Instant, app: SocketAddr, peer: SocketAddr, mss: Option<u16>) -> Option<FlowId> {
         let ends = (app, peer);
         let is_one = app.is_ipv4() == peer.is_ipv4() && is_for_one(app.ip()) && is_for_one(peer.ip());
-        if !is_one || self.ids.contains_key(&ends) || (self.is_full() && !self.make_room(now)) {
+        // Strangers call: half of the places stay the program's own, and none of its attempts ends for a call.
+        let has_place = (self.flows.len() - self.over) * 2 < self.settings.most_flows;
+        if !is_one || !has_place || self.ids.contains_key(&ends) {
             self.tally.refused += 1;
             return None;
         }

@@ -138,3 +138,15 @@ fn there_is_no_call_of_one_with_the_same_ends_nor_to_many_nor_beyond_what_there_
     assert_eq!(small.forwarder.call(now, app, "198.51.100.1:81".parse().unwrap(), None), None);
     assert_eq!(small.forwarder.tally().refused, 1);
 }
+
+#[test]
+fn callers_leave_the_program_half_of_the_places() {
+    let mut rig = Rig::with(Settings { most_flows: 4, ..Settings::default() });
+    let calls = |rig: &mut Rig| {
+        let peers = (1..=4).map(|n| format!("198.51.100.{n}:81").parse().unwrap());
+        peers.filter(|peer| rig.forwarder.call(rig.now, rig.app, *peer, None).is_some()).count()
+    };
+    assert_eq!(calls(&mut rig), 2);
+    rig.syn();
+    assert!(rig.flow.is_some(), "the program still connects");
+}

@@ -13,7 +13,7 @@ const MOST: usize = 1024;
 const ROOM: usize = 64 * 1024;
 const STACK: usize = 4 * ROOM;
 
-/// How many there are, and whoever waits until there is none.
+/// How many connections are carried, and threads that wait until none is.
 static CARRIED: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
 
 /// One more, as long as it lives.
