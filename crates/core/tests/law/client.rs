@@ -33,6 +33,9 @@ pub async fn visit(os: &Os, client: Client) -> Option<IpAddr> {
             None => glibc(os).await,
         },
     };
+    if let Some(told) = os.0.borrow_mut().told.last_mut() {
+        told.clone_from(&list);
+    }
     match client {
         Client::Blocking | Client::Musl => one_by_one(os, &list, Style::BLOCKING, None).await,
         Client::Limited(limit) => one_by_one(os, &list, Style::WAITS_NOT, Some(Limit::Each(ms(limit)))).await,

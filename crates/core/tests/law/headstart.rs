@@ -87,6 +87,7 @@ impl Supervisor {
     }
 
     fn feed(&mut self, sim: &mut Sim, input: Input) {
+        super::sim::note(sim.now, &("in", &input));
         self.connector.handle_input(sim.now, input);
         self.drain(sim);
     }
@@ -175,6 +176,7 @@ impl Supervisor {
 
     fn drain(&mut self, sim: &mut Sim) {
         while let Some(output) = self.connector.poll_output() {
+            super::sim::note(sim.now, &("out", &output));
             match output {
                 Output::Query { id: QueryId(id), name, record, server } => {
                     let asked = if *name == *NAME { record } else { RecordType::Https };

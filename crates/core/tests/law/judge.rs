@@ -35,6 +35,8 @@ pub enum Law {
     Hints,
     /// Nothing is left open.
     NothingLeft,
+    /// Where both families are answered within the Resolution Delay, whoever is told both bare is told both.
+    ToldBoth,
 }
 
 /// What came of a run.
@@ -43,6 +45,8 @@ pub struct Run {
     /// Who was reached in each visit, and how long that took.
     pub visits: Vec<(Option<IpAddr>, Duration)>,
     pub syns: Vec<Syn>,
+    /// What the program was told in each visit.
+    pub told: Vec<Vec<IpAddr>>,
     pub touched: BTreeSet<IpAddr>,
     pub left: Option<String>,
     pub tally: Tally,
@@ -73,6 +77,7 @@ pub fn play(world: &Rc<World>, race: Option<&'static race::Entry>) -> Run {
     Run {
         visits,
         syns: sim.syns.clone(),
+        told: sim.told.clone(),
         touched: supervisor.map(|s| s.touched.clone()).unwrap_or_default(),
         left: supervisor.and_then(Supervisor::leftovers),
         tally: supervisor.map(|s| s.connector.tally()).unwrap_or_default(),
@@ -114,6 +119,13 @@ pub fn judge(world: &World, bare: &Run, run: &Run) -> Vec<Broken> {
         let allowed = *alone + (*alone / 10).max(ms(50));
         if by_itself.is_some() && reached.is_some() && *took > allowed {
             found(Law::InTime, format!("visit {n}: bare {by_itself:?} after {alone:?}, {reached:?} after {took:?}"));
+        }
+    }
+    let has_both = |list: &[IpAddr]| Family::BOTH.iter().all(|f| list.iter().any(|a| Family::of(*a) == *f));
+    if world.is_healthy() {
+        let mut told = bare.told.iter().zip(&run.told).enumerate();
+        if let Some((n, (_, list))) = told.find(|(_, (by_itself, list))| has_both(by_itself) && !has_both(list)) {
+            found(Law::ToldBoth, format!("visit {n}: told {list:?}"));
         }
     }
     if let Some((first, again)) = twice_a_second(run).filter(|_| twice_a_second(bare).is_none()) {

@@ -24,6 +24,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use world::{World, worlds};
 
 /// Worlds of a test run, and their seed.
@@ -136,7 +137,7 @@ fn play_all(seed: u64, first: u64, count: u64) -> Played {
     all
 }
 
-/// Counter-examples of a race, each made simple, for whoever mends them: `HEADSTART_LAW_SHOW=RACE:LAW:COUNT`.
+/// Counter-examples of a race, each made simple, with what happens in them, for whoever mends them: `HEADSTART_LAW_SHOW=RACE:LAW:COUNT`.
 #[test]
 fn counter_examples() {
     let Ok(text) = std::env::var("HEADSTART_LAW_SHOW") else { return };
@@ -152,7 +153,12 @@ fn counter_examples() {
     for (n, law) in (first..first + count).filter_map(|n| breaks(&n)).take(most) {
         let (world, how) = simplest(&mut world(seed, n), race, law);
         let world = Rc::new(world);
-        let (bare, run) = (play(&world, None), play(&world, Some(race)));
+        sim::TRACE.store(true, Ordering::Relaxed);
+        println!("  BARE");
+        let bare = play(&world, None);
+        println!("  UNDER");
+        let run = play(&world, Some(race));
+        sim::TRACE.store(false, Ordering::Relaxed);
         println!(
             "world {n}: {how}\n  {world:?}\n  bare {:?}\n  {:?}\n  under {:?}\n  {:?}",
             bare.visits, bare.syns, run.visits, run.syns

@@ -13,6 +13,7 @@ use std::future::Future;
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 pub const ECONNREFUSED: i32 = 111;
@@ -89,6 +90,8 @@ pub struct Sim {
     calls: Vec<Option<Outcome>>,
     asked: BTreeMap<(usize, RecordType), u32>,
     pub syns: Vec<Syn>,
+    /// The addresses that the program was told in each visit.
+    pub told: Vec<Vec<IpAddr>>,
     pub visit: usize,
     pub moved: bool,
     /// The program has gone somewhere in this visit.
@@ -106,6 +109,7 @@ impl Sim {
             calls: Vec::new(),
             asked: BTreeMap::new(),
             syns: Vec::new(),
+            told: Vec::new(),
             visit: 0,
             moved: false,
             has_gone: false,
@@ -118,6 +122,7 @@ impl Sim {
     pub fn begin_visit(&mut self, n: usize) {
         self.visit = n;
         self.has_gone = false;
+        self.told.push(Vec::new());
         self.asked.clear();
     }
 
@@ -127,6 +132,9 @@ impl Sim {
     }
 
     pub fn end(&mut self, call: Call, outcome: Outcome) {
+        if !matches!(outcome, Outcome::Time) && self.calls[call].is_none() {
+            note(self.now, &("program", call, &outcome));
+        }
         self.calls[call].get_or_insert(outcome);
     }
 
@@ -164,6 +172,7 @@ impl Sim {
             RecordType::Aaaa => (aaaa, Some(Family::V6)),
             RecordType::Https => (https, None),
         };
+        note(self.now, &("asks", server, record, count));
         let Record { after, says, lost, failed } = of?;
         if count <= lost {
             return None;
@@ -195,6 +204,7 @@ impl Sim {
             return (Duration::ZERO, Err(ENETUNREACH));
         }
         let guessed = !self.has_gone && !self.world.port;
+        note(self.now, &("SYN", to, port, self.fate(to)));
         self.syns.push(Syn { at: self.now, to, port, visit: self.visit, moved: self.moved, guessed });
         let (after, result) = match self.fate(to) {
             Fate::Alive(rtt) | Fate::Resets(rtt, _) => (rtt, Ok(())),
@@ -239,6 +249,16 @@ impl Sim {
 
 fn is_tcp(event: &Event) -> bool {
     matches!(event, Event::End(_, Outcome::Tcp(_)) | Event::Attempt(_))
+}
+
+/// Whether what happens is printed: for counter-examples that are looked at.
+pub static TRACE: AtomicBool = AtomicBool::new(false);
+
+/// Prints what happens at `now`, if it is looked at.
+pub fn note(now: Instant, what: &dyn std::fmt::Debug) {
+    if TRACE.load(Ordering::Relaxed) {
+        println!("    {:>10.1} {what:?}", now.as_millis_f64());
+    }
 }
 
 /// What a program sees of the host: its calls.

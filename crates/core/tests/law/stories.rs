@@ -234,6 +234,15 @@ fn a_program_that_gives_an_address_250_ms_does_not_get_a_slow_one_in_place_of_on
 }
 
 #[test]
+fn an_open_connection_does_not_keep_the_other_family_from_a_program() {
+    for servers in [vec![server(says(20), says(1))], vec![server(says(1), says(20))]] {
+        for client in [Client::Blocking, Client::Curl] {
+            keeps_only(&[Law::ToldBoth], &World { client, port: true, servers: servers.clone(), ..world() });
+        }
+    }
+}
+
+#[test]
 fn what_has_just_refused_a_guess_is_not_asked_again() {
     let world = World { v6: vec![Fate::Refuses(1)], servers: vec![server(says(337), says(1))], ..world() };
     let run = play(&Rc::new(world), race::find(race::DEFAULT).ok());

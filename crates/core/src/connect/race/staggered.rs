@@ -32,21 +32,27 @@ pub(super) fn next(view: &View<'_>, candidates: &[IpAddr], delay: Duration) -> N
 ///
 /// RFC 8305 is written for programs that take addresses as they come. getaddrinfo returns once, and a program that got one family
 /// cannot fall back to the other; without headstart it would have got both. So it gets them when both are known; or
-/// when a connection is ready, since nothing is gained by waiting then; or when the one family has been waited for as long as
+/// when a connection is ready and the other family has had the Resolution Delay, for what a server makes of a connection is not
+/// known yet; or when the one family has been waited for as long as
 /// what is known of the other is worth (see [`reliance`]). The race goes on meanwhile: attempts begin before the program is
 /// answered, and the wait is hidden behind their handshakes.
 pub(super) fn tell_at(view: &View<'_>) -> Option<Instant> {
-    if view.all_complete() || view.has_ready() {
+    if view.all_complete() {
         return Some(view.now);
     }
-    // A hint that was denied since is no address, and the other family may have some.
+    let pending = Family::BOTH.into_iter().find(|f| view.want.includes(*f) && !view.lookup(*f).is_complete());
     let addresses = view.addresses();
-    let known = view.positive.filter(|_| !addresses.is_empty())?;
-    match Family::BOTH.into_iter().find(|f| view.want.includes(*f) && !view.lookup(*f).is_complete()) {
+    // A hint that was denied since is no address, and the other family may have some.
+    let known = view.positive.filter(|_| !addresses.is_empty());
+    if view.has_ready() {
+        let of_use = |f: &Family| view.path.family(*f).has_route && !view.path.family(*f).is_unanswered();
+        return Some(pending.filter(of_use).and(known).map_or(view.now, |at| at + RESOLUTION_DELAY));
+    }
+    match pending {
         // Where a connection is being opened, that shows what the addresses are worth.
         Some(pending) if view.path.family(pending).has_route && view.may_connect => None,
-        Some(pending) => Some(known + reliance(view.path, view.now, &addresses, pending)?),
-        None => Some(known + RESOLUTION_DELAY),
+        Some(pending) => Some(known? + reliance(view.path, view.now, &addresses, pending)?),
+        None => Some(known? + RESOLUTION_DELAY),
     }
 }
 
