@@ -67,53 +67,59 @@ struct flow {
 	__u64 ended;
 	__u64 hello_up;
 	__u64 hello_down;
+	__u32 origin;
+	__u32 fins;
+	__u32 lost;
+	__u32 reordered;
+	/* Of the connection of MPTCP that it is a subflow of (RFC 8684); zero if it is none. */
+	__u32 token;
+	/* What the kernel had counted of it when we came. */
+	__u32 again_before;
+	__u32 lost_before;
+	__u32 reordered_before;
+	__u64 sent_before;
+	__u64 received_before;
+	/* From here on, what is written when the program sends: in cache lines of its own, for another processor may be busy with what its
+	 * peer sends. */
 	struct way up;
+	/* The run of data that is not yet over: what was sent of it, and since when. */
+	__u64 run;
+	__u64 run_began;
+	/* When the program's latest data left, until the peer's next comes. */
+	__u64 asking;
+	/* When it was looked what has held it up. */
+	__u64 limited_at;
+	/* The sequence number after the newest data that has left. The kernel's own (snd_nxt) moves only after a segment was handed on, which
+	 * on the same host is after its acknowledgement has come back. */
+	__u32 next;
+	/* The kernel does not tell how its state changes: its end is when the program closes it. */
+	__u32 unheard;
+	/* Jiffies. */
+	__u32 limited[LIMITS];
+	/* Of the latest sample of the rate: the size of its segments. */
+	__u32 segment;
+	/* From here on, what is written when the peer sends, or seldom. */
 	struct way down;
+	/* The times between the program's latest data and the peer's next. */
+	__u64 answers_ns;
+	__u64 longest_answer;
 	/* What the peer has acknowledged in runs that are over, and how long some was on its way. */
 	__u64 delivered;
 	__u64 delivered_ns;
-	/* The run that is not: what was sent of it, what of that was acknowledged, since when, and when. */
-	__u64 run;
+	/* Of the run that is not over, when it was looked: what was acknowledged, and when the latest was. */
 	__u64 run_acknowledged;
-	__u64 run_began;
 	__u64 run_acknowledged_at;
 	__u64 requests;
 	__u64 requests_ns;
 	__u64 longest_request;
+	__u32 answers;
 	__u32 rtt_us;
 	__u32 min_rtt_us;
 	__u32 sent_again;
-	__u32 lost;
-	__u32 reordered;
-	__u32 origin;
-	__u32 fins;
-	/* The sequence number after the newest data that has left. The kernel's own (snd_nxt) moves only after a segment was handed on, which
-	 * on the same host is after its acknowledgement has come back. */
-	__u32 next;
-	__u32 trips[TRIPS];
-	/* What the kernel had counted of it when we came. */
-	__u64 sent_before;
-	__u64 received_before;
-	__u32 again_before;
-	__u32 lost_before;
-	__u32 reordered_before;
-	/* The kernel does not tell how its state changes: its end is when the program closes it. */
-	__u32 unheard;
-	/* When the program's latest data left, until the peer's next comes; and the times between. */
-	__u64 asking;
-	__u64 answers_ns;
-	__u64 longest_answer;
-	/* When it was looked what has held it up. */
-	__u64 limited_at;
-	__u32 answers;
-	/* Jiffies. */
-	__u32 limited[LIMITS];
-	/* The latest sample: segments of so many bytes arrived in so many microseconds. */
+	/* The latest sample: so many segments arrived in so many microseconds. */
 	__u32 rate_segments;
 	__u32 rate_us;
-	__u32 segment;
-	/* Of the connection of MPTCP that it is a subflow of (RFC 8684); zero if it is none. */
-	__u32 token;
+	__u32 trips[TRIPS];
 };
 
 struct port {
@@ -179,6 +185,8 @@ struct port_event {
 };
 
 _Static_assert(sizeof(struct flow) == 928, "flow");
+/* The kernel puts it eight bytes into a cache line. */
+_Static_assert(offsetof(struct flow, up) % 64 == 56 && offsetof(struct flow, down) % 64 == 56, "cache lines");
 _Static_assert(sizeof(struct datagrams) == 456, "datagrams");
 _Static_assert(sizeof(struct lookup) == 624, "lookup");
 _Static_assert(sizeof(struct port_event) == 40, "port_event");
@@ -267,6 +275,45 @@ INLINE void says_its_end(struct flow *flow, __u32 who)
 	if (who == BY_PEER && !(flow->fins & BY_PROGRAM))
 		flow->fins |= PEER_FIRST;
 	flow->fins |= who;
+}
+
+/* Moments are taken on several processors, and what was written by one may be newer than what another reads. */
+INLINE __u64 between(__u64 before, __u64 now)
+{
+	return now > before ? now - before : 0;
+}
+
+/* What the peer has acknowledged of the run that is not over, for who is told of it now. */
+INLINE void acknowledged(struct flow *flow, struct tcp_sock *tcp)
+{
+	__u64 at = tcp->delivered_mstamp * 1000;
+	__u32 acknowledged = tcp->snd_una, left = flow->next - acknowledged;
+	/* The program's end (FIN) is counted as one, and is no data. */
+	if ((__s32)left < 0)
+		left = 0;
+	flow->run_acknowledged = flow->run > left ? flow->run - left : 0;
+	flow->run_acknowledged_at = at;
+}
+
+/* A run is over when all of it is acknowledged. That is looked for when the next begins, and the kernel has noted when it was: no
+ * acknowledgement need be looked at. What was the latest of a connection, its reader makes out (`forward::kernel` of core). */
+INLINE void over(struct flow *flow, struct tcp_sock *tcp)
+{
+	__u64 at = tcp->delivered_mstamp * 1000;
+	if (!flow->run || (__s32)(flow->next - tcp->snd_una) > 0)
+		return;
+	if (flow->run >= TRANSFER) {
+		flow->delivered += flow->run;
+		flow->delivered_ns += between(flow->run_began, at);
+	}
+	if (flow->run <= REQUEST) {
+		__u64 took = between(flow->up.last, at);
+		flow->requests++;
+		flow->requests_ns += took;
+		if (took > flow->longest_request)
+			flow->longest_request = took;
+	}
+	flow->run = flow->run_acknowledged = 0;
 }
 
 /* What has held it up until now: what the kernel has summed, and what goes on (`tcp_get_info_chrono_stats`). */

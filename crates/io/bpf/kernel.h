@@ -65,7 +65,6 @@ static __u64 (*const cookie_of)(void *context) = (void *)BPF_FUNC_get_socket_coo
 static void *(*const storage)(void *map, void *socket, void *value, __u64 flags) = (void *)BPF_FUNC_sk_storage_get;
 static long (*const storage_delete)(void *map, void *socket) = (void *)BPF_FUNC_sk_storage_delete;
 static struct bpf_sock *(*const full_socket)(struct bpf_sock *socket) = (void *)BPF_FUNC_sk_fullsock;
-static struct bpf_tcp_sock *(*const tcp_socket)(struct bpf_sock *socket) = (void *)BPF_FUNC_tcp_sock;
 static void *(*const kernel_tcp_socket)(void *socket) = (void *)BPF_FUNC_skc_to_tcp_sock;
 static long (*const callbacks)(struct bpf_sock_ops *context, int flags) = (void *)BPF_FUNC_sock_ops_cb_flags_set;
 static long (*const set_option)(void *context, int level, int option, void *value, int len) = (void *)BPF_FUNC_setsockopt;
@@ -118,6 +117,15 @@ struct inet_connection_sock {
 	void *icsk_ulp_data;
 } RELOCATED;
 
+struct minmax_sample {
+	__u32 v;
+} RELOCATED;
+
+/* The least within a window of time, and two that may be the next. */
+struct minmax {
+	struct minmax_sample s[1];
+} RELOCATED;
+
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u64 bytes_sent;
@@ -126,6 +134,11 @@ struct tcp_sock {
 	__u32 total_retrans;
 	__u32 srtt_us;
 	__u32 snd_nxt;
+	__u32 snd_una;
+	__u32 rcv_nxt;
+	/* When the newest data reached the peer: when that was acknowledged, on CLOCK_MONOTONIC in microseconds. */
+	__u64 delivered_mstamp;
+	struct minmax rtt_min;
 	__u32 lost;
 	__u32 reord_seen;
 	/* For how long it had data and was held up by nothing else, by the peer's window, by its own buffer; in jiffies. */

@@ -10,8 +10,13 @@ int live(struct bpf_iter__bpf_sk_storage_map *context)
 	if (!flow || flow->kind != FLOW || !socket)
 		return 0;
 	tcp = kernel_tcp_socket(socket);
-	if (tcp)
+	if (tcp) {
 		limits(flow, tcp);
+		acknowledged(flow, tcp);
+		flow->rtt_us = tcp->srtt_us >> 3;
+		flow->min_rtt_us = tcp->rtt_min.s[0].v;
+		flow->sent_again = tcp->total_retrans - flow->again_before;
+	}
 	sequence_write(context->meta->seq, flow, sizeof(*flow));
 	return 0;
 }

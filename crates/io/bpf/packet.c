@@ -49,43 +49,10 @@ INLINE __u32 tcp_header(struct __sk_buff *packet, struct tcp_header *header)
 	return at && !load_bytes(packet, at, header, sizeof(*header)) ? at : 0;
 }
 
-/* Moments are taken on several processors, and what was written by one may be newer than what another reads. */
-INLINE __u64 between(__u64 before, __u64 now)
-{
-	return now > before ? now - before : 0;
-}
-
 INLINE bool is_hello(struct __sk_buff *packet, __u32 at, __u8 message)
 {
 	__u8 record[6] = {};
 	return !load_bytes(packet, at, record, sizeof(record)) && record[0] == RECORD && record[1] == 3 && record[5] == message;
-}
-
-/* The peer has acknowledged: what that says of the run of data that is on its way, by the time at which it came here. */
-INLINE void acknowledged(struct flow *flow, struct bpf_tcp_sock *tcp, __u32 number, __u64 now)
-{
-	__u32 left = flow->next - number;
-	if (!flow->run || (__s32)(number - tcp->snd_una) <= 0 || (__s32)left < -1)
-		return;
-	/* The program's end (FIN) is counted as one, and is no data. */
-	if ((__s32)left < 0)
-		left = 0;
-	flow->run_acknowledged = flow->run > left ? flow->run - left : 0;
-	flow->run_acknowledged_at = now;
-	if (left)
-		return;
-	if (flow->run >= TRANSFER) {
-		flow->delivered += flow->run;
-		flow->delivered_ns += between(flow->run_began, now);
-	}
-	if (flow->run <= REQUEST) {
-		__u64 took = between(flow->up.last, now);
-		flow->requests++;
-		flow->requests_ns += took;
-		if (took > flow->longest_request)
-			flow->longest_request = took;
-	}
-	flow->run = flow->run_acknowledged = 0;
 }
 
 /* The peer sends data: the first after data of the program is an answer to it. */
@@ -131,31 +98,25 @@ INLINE void hand_over(struct __sk_buff *packet, const struct owner *owner, const
 	ring_submit(lookup, 0);
 }
 
-INLINE void of_tcp(struct __sk_buff *packet, struct bpf_sock *socket, bool up)
+/* Most packets of one direction only acknowledge, and are let go before anything is looked up. */
+INLINE void of_tcp(struct __sk_buff *packet, struct bpf_sock *socket, const struct tcp_header *header, __u32 at, bool up)
 {
-	struct flow *flow = storage(&FLOWS, socket, NULL, 0);
-	struct tcp_header header;
-	struct bpf_tcp_sock *tcp;
-	__u32 at, headers, sequence, bytes, segments;
+	__u32 headers = at + (header->offset >> 4) * 4, bytes = packet->len - headers, sequence, segments;
+	bool ends = !up && header->flags & FIN, data = packet->len > headers;
+	struct tcp_sock *tcp;
+	struct flow *flow;
+	if (!ends && !data)
+		return;
+	flow = storage(&FLOWS, socket, NULL, 0);
 	if (!flow || !flow->connected)
 		return;
-	at = tcp_header(packet, &header);
-	if (!at)
+	if (ends)
+		says_its_end(flow, BY_PEER);
+	tcp = kernel_tcp_socket(socket);
+	if (!data || !tcp)
 		return;
-	tcp = tcp_socket(socket);
-	if (!tcp)
-		return;
-	__u64 now = time_now(), trip = flow->origin == ASKED_FOR && flow->syn ? flow->connected - flow->syn : 0;
-	if (!up) {
-		acknowledged(flow, tcp, __builtin_bswap32(header.acknowledged), now);
-		if (header.flags & FIN)
-			says_its_end(flow, BY_PEER);
-	}
-	headers = at + (header.offset >> 4) * 4;
-	if (packet->len <= headers)
-		return;
-	bytes = packet->len - headers;
-	sequence = __builtin_bswap32(header.sequence);
+	__u64 now = up && packet->tstamp ? packet->tstamp : time_now(), trip = flow->origin == ASKED_FOR && flow->syn ? flow->connected - flow->syn : 0;
+	sequence = __builtin_bswap32(header->sequence);
 	segments = packet->gso_segs ? packet->gso_segs : 1;
 	if (up ? (__s32)(sequence - tcp->snd_nxt) < 0 : (__s32)(sequence + bytes - tcp->rcv_nxt) <= 0)
 		return;
@@ -164,6 +125,7 @@ INLINE void of_tcp(struct __sk_buff *packet, struct bpf_sock *socket, bool up)
 	if (up) {
 		if (!flow->up.packets && is_hello(packet, headers, TO_SERVER))
 			flow->hello_up = now;
+		over(flow, tcp);
 		if (!flow->run)
 			flow->run_began = now;
 		flow->run += bytes;
@@ -302,14 +264,17 @@ INLINE void of_udp(struct __sk_buff *packet, struct bpf_sock *socket, bool up)
 INLINE int passes(struct __sk_buff *packet, bool up)
 {
 	struct bpf_sock *socket = packet->sk;
+	struct tcp_header header;
+	__u32 at;
 	if (!socket)
 		return 1;
+	at = tcp_header(packet, &header);
+	if (at) {
+		of_tcp(packet, socket, &header, at, up);
+		return 1;
+	}
 	socket = full_socket(socket);
-	if (!socket)
-		return 1;
-	if (socket->protocol == TCP)
-		of_tcp(packet, socket, up);
-	else if (socket->protocol == UDP)
+	if (socket && socket->protocol == UDP)
 		of_udp(packet, socket, up);
 	return 1;
 }

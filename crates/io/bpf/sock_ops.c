@@ -79,11 +79,7 @@ INLINE void listen_for(struct bpf_sock_ops *context)
 /* Once a round trip. Newer kernels call before they have set what they have found, and hand it over (args: sample, smoothed). */
 INLINE void round_trip(struct bpf_sock_ops *context, struct flow *flow)
 {
-	__u32 smoothed = context->args[1], place;
-	known(context, flow);
-	if (smoothed)
-		flow->rtt_us = smoothed >> 3;
-	place = place_of(flow->rtt_us);
+	__u32 smoothed = context->args[1], place = place_of((smoothed ? smoothed : context->srtt_us) >> 3);
 	if (place < TRIPS)
 		flow->trips[place]++;
 }
@@ -101,6 +97,7 @@ INLINE void closed(struct bpf_sock_ops *context, struct flow *flow, void *socket
 		flow->reordered = tcp->reord_seen - flow->reordered_before;
 		flow->up.bytes = tcp->bytes_sent - tcp->bytes_retrans - flow->sent_before;
 		limits(flow, tcp);
+		acknowledged(flow, tcp);
 	}
 	if (flow->connected) {
 		/* The kernel counts the end (FIN) as one. */

@@ -28,6 +28,8 @@ const TRIPS_FROM: u32 = 4;
 const BEGINNING: usize = 48;
 /// Less at a time has no rate: `TRANSFER` there, and `io::forward` of the forwarder's own.
 const TRANSFER: u64 = 8192;
+/// More at a time is no request: `REQUEST` there.
+const REQUEST: u64 = 16384;
 /// Sockets whose questions wait for answers.
 const MOST_SOCKETS: usize = 1024;
 /// Kinds of records.
@@ -213,17 +215,22 @@ impl Reader {
         let whose = fields.whose()?;
         let (app, peer) = fields.ends()?;
         let [asked, syn, connected, ended, hello_up, hello_down] = fields.u64s()?;
-        let (up, down) = (self.way(&mut fields)?, self.way(&mut fields)?);
-        let [bytes, took, _run, run_acknowledged, run_began, run_at] = fields.u64s()?;
-        let [count, total, longest] = fields.u64s()?;
-        let [rtt, min_rtt, retransmissions, lost, reordered, origin, fins, _next] = fields.u32s()?;
+        let [origin, fins, lost, reordered, token, _again, _lost, _reordered] = fields.u32s()?;
+        let ([_sent, _received], up) = (fields.u64s()?, self.way(&mut fields)?);
+        let ([run, run_began, _asking, limited_at], [_next, _unheard]) = (fields.u64s()?, fields.u32s()?);
+        let (limited, [segment], down) = (fields.u32s::<3>()?, fields.u32s()?, self.way(&mut fields)?);
+        let [answers_ns, longest_answer, bytes, took] = fields.u64s()?;
+        let [run_acknowledged, run_at, count, total, longest] = fields.u64s()?;
+        let [answers, rtt, min_rtt, retransmissions, segments, segments_us] = fields.u32s()?;
         let trips = (0..TRIPS).map(|_| fields.u32()).collect::<Option<Vec<u32>>>()?;
-        let ([_sent, _received], [_again, _lost, _reordered, _unheard]) = (fields.u64s()?, fields.u32s()?);
-        let ([_asking, answers_ns, longest_answer, limited_at], [answers]) = (fields.u64s()?, fields.u32s()?);
-        let (limited, [segments, segments_us, segment, token]) = (fields.u32s::<3>()?, fields.u32s()?);
         let mut delivered = Transfer { bytes, took: Duration::from_nanos(took) };
+        let mut requests = trips_of(count, total, longest);
         if run_acknowledged >= TRANSFER {
             delivered.more(run_acknowledged, Duration::from_nanos(run_at.saturating_sub(run_began)));
+        }
+        let request = (run > 0 && run <= REQUEST && run == run_acknowledged).then(|| self.moment(run_at).zip(up.last));
+        if let Some((at, last)) = request.flatten() {
+            requests.trip(at.since(last));
         }
         let facts = Facts {
             rtt: Duration::from_micros(rtt.into()),
@@ -239,18 +246,14 @@ impl Reader {
             hello: (self.moment(hello_up), self.moment(hello_down)),
             delivered,
             facts: (rtt > 0).then_some(facts),
-            requests: Trips { count, total: Duration::from_nanos(total), longest: Duration::from_nanos(longest) },
+            requests,
             kernel_stats: Some(Box::new(TcpStats {
                 accepted: origin == ACCEPTED,
                 before: origin == BEFORE,
                 lost,
                 reordered,
                 closed_by: if connected > 0 { closed_by(end, fins) } else { None },
-                answers: Trips {
-                    count: answers.into(),
-                    total: Duration::from_nanos(answers_ns),
-                    longest: Duration::from_nanos(longest_answer),
-                },
+                answers: trips_of(answers.into(), answers_ns, longest_answer),
                 limits: (connected > 0 && limited_at > 0 && origin != BEFORE)
                     .then(|| self.limits(limited_at, connected, limited)),
                 delivery: (segments_us > 0)
@@ -291,7 +294,7 @@ impl Reader {
         let quic = quic.map(|(version, id)| {
             let mut quic = Quic::new(began, version, id);
             quic.handshake = self.moment(answered).map(|at| at.since(began));
-            quic.spins = Trips { count, total: Duration::from_nanos(total), longest: Duration::from_nanos(longest) };
+            quic.spins = trips_of(count, total, longest);
             quic
         });
         let flow = UdpFlow { up, down, icmp_errors: None, quic, ..UdpFlow::new(began, app, peer) };
@@ -349,6 +352,11 @@ impl Reader {
     fn moment(&self, at: u64) -> Option<Instant> {
         (at > 0).then(|| Instant::from_nanos(at.saturating_sub(self.origin)))
     }
+}
+
+/// Times that were summed in nanoseconds.
+fn trips_of(count: u64, total: u64, longest: u64) -> Trips {
+    Trips { count, total: Duration::from_nanos(total), longest: Duration::from_nanos(longest) }
 }
 
 /// How a connection ended, by the error that the program got (errno) and the sides that have sent a FIN.

@@ -6,6 +6,11 @@ use crate::forward::meter::{self, Sources};
 /// What our clock began at.
 const ORIGIN: u64 = 1_000_000_000;
 
+/// Where it is told how a connection began, and where what is known of the run of data that is not over.
+const ORIGIN_AT: usize = 136;
+const RUN_AT: usize = ORIGIN_AT + 8 * 4 + 2 * 8 + 136;
+const ACKNOWLEDGED_AT: usize = RUN_AT + 4 * 8 + 6 * 4 + 136 + 4 * 8;
+
 /// The peer has said its end: no record depends on it alone.
 const BY_PEER: u32 = 2;
 
@@ -52,15 +57,17 @@ impl Written {
 fn flow([syn, connected, ended]: [u64; 3], error: u32, fins: u32) -> Vec<u8> {
     let mut written = Written::default();
     written.u32s(&[KIND_FLOW, error]).u64s(&[9]).whose().ends(443);
-    written.u64s(&[ms(10), ms(syn), ms(connected), ms(ended), ms(41), ms(66)]).way(5000).way(9000);
-    written.u64s(&[100_000, 8_000_000, 0, 0, 0, 0]).u64s(&[2, 8_000_000, 6_000_000]);
+    written.u64s(&[ms(10), ms(syn), ms(connected), ms(ended), ms(41), ms(66)]);
+    written.u32s(&[0, fins, 2, 7, 0x6a7c_2d3e, 0, 0, 0]).u64s(&[0, 0]).way(5000);
+    // Of the 64 ms from the handshake on, in jiffies of 4 ms: 12, 8 and 4; segments of 1250 bytes.
+    written.u64s(&[0, 0, 0, ms(100)]).u32s(&[100, 0, 3, 2, 1, 1250]).way(9000);
+    // Three answers, a run of data, two requests; 20 segments in 2 ms.
+    written.u64s(&[90_000_000, 40_000_000, 100_000, 8_000_000, 0, 0, 2, 8_000_000, 6_000_000]);
+    written.u32s(&[3, 5000, 4000, 3, 20, 2000]);
     let mut trips = [0; TRIPS];
     // 5000 us lie between 4096 + 0 and 4096 + 1024, and 9000 us between 8192 and 10240.
     (trips[(12 - 4) * 4], trips[(13 - 4) * 4]) = (90, 10);
-    written.u32s(&[5000, 4000, 3, 2, 7, 0, fins, 100]).u32s(&trips);
-    written.u64s(&[0, 0]).u32s(&[0, 0, 0, 0]);
-    // Three answers; of the 64 ms from the handshake on, in jiffies of 4 ms: 12, 8 and 4; 20 segments of 1250 bytes in 2 ms.
-    written.u64s(&[0, 90_000_000, 40_000_000, ms(100)]).u32s(&[3, 3, 2, 1, 20, 2000, 1250, 0x6a7c_2d3e]);
+    written.u32s(&trips);
     assert_eq!(written.0.len(), FLOW);
     written.0
 }
@@ -142,15 +149,33 @@ fn who_said_its_end_first_has_closed_it_and_otherwise_who_reset_it() {
 #[test]
 fn what_was_accepted_or_there_before_has_no_time_of_connecting() {
     let mut bytes = flow([0, 36, 100], 0, BY_PROGRAM);
-    let at = FLOW - 32 - 64 - TRIPS * 4 - 3 * 4;
     let connect = meter::ALL.iter().find(|meter| meter.name == "connect_ms").unwrap();
     for (origin, expected) in [(1u32, (true, false)), (2, (false, true))] {
-        bytes[at..at + 4].copy_from_slice(&origin.to_ne_bytes());
+        bytes[ORIGIN_AT..ORIGIN_AT + 4].copy_from_slice(&origin.to_ne_bytes());
         let (flow, _) = read(&bytes);
         let stats = flow.kernel_stats.as_ref().unwrap();
         assert_eq!(((stats.accepted, stats.before), flow.connected.is_some()), (expected, true));
         assert_eq!((connect.read)(&flow), None);
     }
+}
+
+#[test]
+fn the_latest_run_of_data_counts_as_far_as_it_is_acknowledged() {
+    let read_with = |run: u64, acknowledged: u64| {
+        let mut bytes = flow([11, 36, 0], 0, 0);
+        let mut write = |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+        (write(RUN_AT, run), write(RUN_AT + 8, ms(50)));
+        (write(ACKNOWLEDGED_AT, acknowledged), write(ACKNOWLEDGED_AT + 8, ms(90)));
+        let flow = read(&bytes).0;
+        (flow.delivered.bytes, flow.delivered.took, flow.requests.count, flow.requests.longest)
+    };
+    let millis = Duration::from_millis;
+    assert_eq!(read_with(0, 0), (100_000, millis(8), 2, millis(6)), "none");
+    assert_eq!(read_with(500, 500), (100_000, millis(8), 3, millis(10)), "a request, from its last byte on");
+    assert_eq!(read_with(500, 400), (100_000, millis(8), 2, millis(6)), "a request of which some is on its way");
+    assert_eq!(read_with(16_000, 16_000), (116_000, millis(48), 3, millis(10)), "both");
+    assert_eq!(read_with(50_000, 20_000), (120_000, millis(48), 2, millis(6)), "data of which some is on its way");
+    assert_eq!(read_with(50_000, 50_000), (150_000, millis(48), 2, millis(6)), "data, all of it");
 }
 
 #[test]
