@@ -1,5 +1,6 @@
 //! The machine: packets to their connections, ports and askers, and one list of timers for all of them.
 
+use super::callers::Callers;
 use super::datagrams::Datagrams;
 use super::echoes::Echoes;
 use super::fragments::Fragments;
@@ -74,6 +75,7 @@ pub struct Forwarder {
     flows: HashMap<FlowId, Connection>,
     /// Those of them that are over, and wait for their sockets.
     over: usize,
+    callers: Callers,
     next: u64,
     datagrams: Datagrams,
     echoes: Echoes,
@@ -100,6 +102,7 @@ impl Forwarder {
             ids: HashMap::new(),
             flows: HashMap::new(),
             over: 0,
+            callers: Callers::default(),
             next: 0,
             datagrams,
             echoes: Echoes::default(),
@@ -252,8 +255,8 @@ impl Forwarder {
     pub fn call(&mut self, now: Instant, app: SocketAddr, peer: SocketAddr, mss: Option<u16>) -> Option<FlowId> {
         let ends = (app, peer);
         let is_one = app.is_ipv4() == peer.is_ipv4() && is_for_one(app.ip()) && is_for_one(peer.ip());
-        // Strangers call: half of the places stay the program's own, and none of its attempts ends for a call.
-        let has_place = (self.flows.len() - self.over) * 2 < self.settings.most_flows;
+        // None of the program's attempts ends for a call.
+        let has_place = self.callers.has_place(peer.ip(), self.flows.len() - self.over, self.settings.most_flows);
         if !is_one || !has_place || self.ids.contains_key(&ends) {
             self.tally.refused += 1;
             return None;
@@ -262,6 +265,7 @@ impl Forwarder {
         let connection = Connection::called(now, (id, ends), (first, mss), &self.settings, &mut self.outputs);
         self.keep(ends, connection);
         Some(id)
+        self.callers.add(peer.ip());
     }
 
     /// The name of a new connection, and our first sequence number on it.
@@ -321,6 +325,9 @@ impl Forwarder {
     }
 
     /// The same, and remembers a connection that has put off an acknowledgement, or has data for its socket.
+        if connection.is_over() && !was_over && connection.flow.accepted {
+            self.callers.remove(connection.flow.peer.ip());
+        }
     fn with_debts(&mut self, id: FlowId, f: impl FnOnce(&mut Connection, &mut VecDeque<Output>)) {
         let (mut owes, mut defers) = (false, false);
         self.with(id, |connection, out| {
@@ -415,6 +422,9 @@ impl Machine for Forwarder {
             Input::Datagram { mapping, from, bytes, marks, train } => {
                 self.datagrams.received(now, mapping, from, (bytes, train), marks, &mut self.outputs);
             }
+                    if connection.flow.accepted && !connection.is_over() {
+                        self.callers.remove(connection.flow.peer.ip());
+                    }
             Input::NotMapped { mapping } => self.datagrams.close(mapping, &mut self.outputs),
             Input::DatagramFailed { mapping, to, reporter, trouble, data, hop_limit } => {
                 self.datagrams.failed(mapping, to, (reporter, trouble, hop_limit), &data, &mut self.outputs);

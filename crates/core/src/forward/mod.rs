@@ -7,6 +7,7 @@
 //! makes the same records of what the kernel tells. Nothing here opens a socket, reads a clock or sleeps.
 
 pub mod active;
+mod callers;
 mod datagrams;
 mod echoes;
 mod forwarder;
