@@ -30,7 +30,8 @@ impl Upstream {
         let times = !urgent && parts.len() == 1 && all <= SMALL && self.begins_request();
         let flags =
             SendFlags::DONTWAIT | SendFlags::NOSIGNAL | if urgent { SendFlags::OOB } else { SendFlags::empty() };
-        let sent = if times || (!urgent && self.delivery.wants_stamp(now, all)) {
+        let wants_stamp = !times && !urgent && self.delivery.wants_stamp(now, all);
+        let sent = if times || wants_stamp {
             stamps::send(&self.socket, parts, times)
         } else if parts.len() > 1 {
             sendmsg(&self.socket, parts, &mut SendAncillaryBuffer::default(), flags)
@@ -40,7 +41,7 @@ impl Upstream {
         match sent {
             Ok(taken) => {
                 let before = self.delivery.carried;
-                self.delivery.carried += taken as u64;
+                self.delivery.taken(now, taken, wants_stamp);
                 if before < MUCH && self.delivery.carried >= MUCH {
                     sockets::hold_unsent(&self.socket, UNSENT);
                 }
