@@ -93,6 +93,13 @@ pub enum Failure {
     Reset,
     /// The network said what is wrong.
     Trouble(Trouble),
+    /// This host of the network has said so, of a connection that its peer has not answered.
+    Told {
+        /// Who.
+        reporter: IpAddr,
+        /// What is wrong.
+        trouble: Trouble,
+    },
     /// The peer has not answered for as long as the host tries (ETIMEDOUT).
     Silence,
     /// This host has no socket left, or something else is wrong here; the program may try again.

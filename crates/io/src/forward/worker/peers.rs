@@ -70,13 +70,13 @@ impl Worker {
                     upstream.connecting = false;
                     Input::Connected { flow, mss: sockets::mss(&upstream.socket) }
                 }
-                Err(errno) => Input::Failed { flow, why: sockets::failure(errno) },
+                Err(errno) => Input::Failed { flow, why: sockets::refusal(&upstream.socket, errno) },
             };
             self.time(flow);
             let opened = matches!(input, Input::Connected { .. });
             self.feed(now, input);
             if opened {
-                self.tell_handshake(now, flow);
+                self.has_opened(now, flow);
             }
         } else if change.writable {
             self.feed(now, Input::Writable { flow });
