@@ -22,7 +22,7 @@ use super::finder::Finder;
 use super::inbound::Inbound;
 use super::owner::{Owner, Owners, Process};
 use super::window::Window;
-use super::{Enclosure, sockets};
+use super::{Enclosure, Refusals, sockets};
 use crate::clock::Clock;
 use crate::driver::{self, Hands};
 use crate::forward::sockets::Stock;
@@ -78,6 +78,8 @@ pub(crate) const FRONT: u64 = u64::MAX - 6;
 const LISTENS: u64 = u64::MAX - 7;
 /// Tokens from here on are ports that send datagrams.
 const MAPPINGS: u64 = 1 << 62;
+/// Routes of the host have changed.
+const ROUTES: u64 = u64::MAX - 8;
 /// Tokens from here on, below those, are attempts of races.
 const ATTEMPTS: u64 = 1 << 61;
 /// Tokens from here on, below those, are ports on which programs are called.
@@ -289,6 +291,8 @@ pub struct Worker {
     window: Option<Window>,
 }
 
+    /// Routes by which the host refuses, where programs have routes of their own.
+    refusals: Option<Refusals>,
 impl std::fmt::Debug for Worker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Worker").field("forwarder", &self.forwarder.tally()).finish_non_exhaustive()
@@ -298,10 +302,14 @@ impl std::fmt::Debug for Worker {
 impl Worker {
     /// A forwarder for the programs of `enclosure`. Its sockets are in the namespace of the thread that calls [`Self::run`].
     pub fn new(enclosure: Enclosure, settings: Settings, clock: Clock, sink: Sink) -> Result<Self, WorkerError> {
-        let Enclosure { namespace, tun, mtu, .. } = enclosure;
+        let Enclosure { namespace, tun, mtu, refusals, .. } = enclosure;
         let owners = Owners::of(&namespace).map_err(failed("opening a socket for questions about owners"))?;
         let finder = Finder::new(&namespace).map_err(failed("looking for owners"))?;
-        Ok(Self { mtu, ..Self::with(tun, Teller::Kernel { owners, finder }, settings, clock, sink)? })
+        let worker = Self::with(tun, Teller::Kernel { owners, finder }, settings, clock, sink)?;
+        if let Some(refusals) = refusals.as_ref().filter(|refusals| refusals.follows()) {
+            worker.poll.add(refusals, ROUTES, Interest::Read).map_err(failed("listening for routes"))?;
+        }
+        Ok(Self { mtu, refusals, ..worker })
     }
 
     /// A forwarder for what comes out of `tun`, which another program has made, and which knows whose flows are: neither the kernel nor
@@ -373,6 +381,7 @@ impl Worker {
         })
     }
 
+            refusals: None,
     /// Shows every packet to `tap` from now on.
     pub fn show(&mut self, tap: Tap) {
         self.shown = Some(Shown::to(tap));
