@@ -65,6 +65,8 @@ const CASES: &[&str] = &[
     "own-service-on-loopback",
     "service-of-the-host-on-loopback",
     "called-on-a-port-that-is-closed",
+    "datagram-from-outside",
+    "datagram-from-outside-v6",
     "traceroute-by-tcp",
     "unreachable-here-for-pings",
     "names",

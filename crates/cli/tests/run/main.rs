@@ -18,6 +18,7 @@ mod history;
 mod holders;
 mod hostile;
 mod inbound;
+mod inbound_datagrams;
 mod inertness;
 mod interposition;
 mod kernel;

@@ -6,11 +6,11 @@ use super::echoes::Echoes;
 use super::fragments::Fragments;
 use super::observed::Flow;
 use super::tcp::{Arrived, Connection, reset_for};
-use super::{EchoFlow, FlowId, Input, Output, Record, Settings, UdpFlow};
+use super::{EchoFlow, FlowId, Input, MappingId, Output, Record, Settings, UdpFlow};
 use crate::machine::{Deadline, Machine};
 use crate::time::Instant;
 use crate::wire::ip::tcp::{self, Flags};
-use crate::wire::ip::{self, Header, ICMP, ICMP_V6, TCP, UDP, udp};
+use crate::wire::ip::{self, Header, ICMP, ICMP_V6, TCP, UDP, icmp, udp};
 use siphasher::sip::SipHasher13;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -197,6 +197,8 @@ impl Forwarder {
             ICMP | ICMP_V6 => {
                 if !self.echoes.packet(now, &header, payload, &mut self.outputs) {
                     self.tally.left_out += 1;
+                    let is_refusal = icmp::is_port_unreachable(header.destination.is_ipv4(), payload);
+                    self.outputs.extend(is_refusal.then_some(Output::Unbound));
                 }
             }
             _ => {
@@ -263,9 +265,21 @@ impl Forwarder {
         }
         let (id, first) = self.number(now, ends);
         let connection = Connection::called(now, (id, ends), (first, mss), &self.settings, &mut self.outputs);
+        self.callers.add(peer.ip());
         self.keep(ends, connection);
         Some(id)
-        self.callers.add(peer.ip());
+    }
+
+    /// A program has bound a port for datagrams, which are to reach it from whomever: the port keeps its socket until [`Self::unbound`]. Its name,
+    /// and whether it has no socket yet, which the caller then opens for it, or says that there is [none](Input::NotMapped). None where
+    /// there is no place for it.
+    pub fn bound(&mut self, now: Instant, app: SocketAddr) -> Option<(MappingId, bool)> {
+        self.datagrams.hold(now, app, &mut self.outputs)
+    }
+
+    /// No program has bound a port any more.
+    pub fn unbound(&mut self, mapping: MappingId) {
+        self.datagrams.let_go(mapping, &mut self.outputs);
     }
 
     /// The name of a new connection, and our first sequence number on it.
@@ -311,6 +325,9 @@ impl Forwarder {
         let was_over = connection.is_over();
         f(connection, &mut self.outputs);
         self.over += usize::from(connection.is_over() && !was_over);
+        if connection.is_over() && !was_over && connection.flow.accepted {
+            self.callers.remove(connection.flow.peer.ip());
+        }
         if connection.is_over() {
             // Its ends may be another's from now on; the rest waits for the socket.
             let ends = (connection.flow.app, connection.flow.peer);
@@ -325,9 +342,6 @@ impl Forwarder {
     }
 
     /// The same, and remembers a connection that has put off an acknowledgement, or has data for its socket.
-        if connection.is_over() && !was_over && connection.flow.accepted {
-            self.callers.remove(connection.flow.peer.ip());
-        }
     fn with_debts(&mut self, id: FlowId, f: impl FnOnce(&mut Connection, &mut VecDeque<Output>)) {
         let (mut owes, mut defers) = (false, false);
         self.with(id, |connection, out| {
@@ -408,6 +422,9 @@ impl Machine for Forwarder {
             Input::Closed { flow, facts } => {
                 if let Some(mut connection) = self.flows.remove(&flow) {
                     self.over -= usize::from(connection.is_over());
+                    if connection.flow.accepted && !connection.is_over() {
+                        self.callers.remove(connection.flow.peer.ip());
+                    }
                     if let Some(at) = connection.armed {
                         self.timers.remove(&(at, flow));
                     }
@@ -422,9 +439,6 @@ impl Machine for Forwarder {
             Input::Datagram { mapping, from, bytes, marks, train } => {
                 self.datagrams.received(now, mapping, from, (bytes, train), marks, &mut self.outputs);
             }
-                    if connection.flow.accepted && !connection.is_over() {
-                        self.callers.remove(connection.flow.peer.ip());
-                    }
             Input::NotMapped { mapping } => self.datagrams.close(mapping, &mut self.outputs),
             Input::DatagramFailed { mapping, to, reporter, trouble, data, hop_limit } => {
                 self.datagrams.failed(mapping, to, (reporter, trouble, hop_limit), &data, &mut self.outputs);

@@ -434,6 +434,8 @@ pub enum Output {
         /// It is a train: many datagrams, of so many bytes each but perhaps the last.
         train: Option<u16>,
     },
+    /// A program's kernel has refused a datagram: perhaps no program has bound that port any more ([`Forwarder::unbound`]).
+    Unbound,
     /// Close a socket for datagrams.
     Unmap {
         /// Which.

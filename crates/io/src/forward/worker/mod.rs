@@ -5,6 +5,7 @@ mod attribution;
 mod calls;
 mod delivery;
 mod echoes;
+mod neighbours;
 mod opening;
 mod origin;
 mod peers;
@@ -42,6 +43,7 @@ use headstart_core::lookout::Lookout;
 use headstart_core::machine::Wakeups;
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::ip::udp;
+use neighbours::Neighbours;
 use origin::Addresses;
 use programs::Read;
 use requests::Request;
@@ -76,14 +78,16 @@ const BOARD: u64 = u64::MAX - 5;
 pub(crate) const FRONT: u64 = u64::MAX - 6;
 /// Programs that are about to listen.
 const LISTENS: u64 = u64::MAX - 7;
-/// Tokens from here on are ports that send datagrams.
-const MAPPINGS: u64 = 1 << 62;
 /// Routes of the host have changed.
 const ROUTES: u64 = u64::MAX - 8;
+/// Tokens from here on are ports that send datagrams.
+const MAPPINGS: u64 = 1 << 62;
 /// Tokens from here on, below those, are attempts of races.
 const ATTEMPTS: u64 = 1 << 61;
 /// Tokens from here on, below those, are ports on which programs are called.
 const CALLED: u64 = 1 << 60;
+/// Tokens from here on, below those, are callers on this host.
+const NEIGHBOURS: u64 = 1 << 59;
 
 /// What has happened when what it sends comes back to it.
 const LOOP: &str = "its own connections come back to it";
@@ -223,6 +227,8 @@ struct Port {
     whose: Option<Whose>,
     /// How many of our own ports a datagram has passed before this one.
     turns: u8,
+    /// A program has bound it, for callers.
+    is_bound: bool,
 }
 
 /// See the module.
@@ -285,14 +291,16 @@ pub struct Worker {
     accelerator: Option<Accelerator>,
     /// What programs listen on, where they can be called.
     inbound: Option<Inbound>,
+    /// Those on this host that send to them.
+    neighbours: Option<Neighbours>,
+    /// Routes by which the host refuses, where programs have routes of their own.
+    refusals: Option<Refusals>,
     sink: Sink,
     /// Where packets are shown.
     shown: Option<Shown>,
     window: Option<Window>,
 }
 
-    /// Routes by which the host refuses, where programs have routes of their own.
-    refusals: Option<Refusals>,
 impl std::fmt::Debug for Worker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Worker").field("forwarder", &self.forwarder.tally()).finish_non_exhaustive()
@@ -375,13 +383,14 @@ impl Worker {
             own: None,
             accelerator: None,
             inbound: None,
+            neighbours: None,
+            refusals: None,
             sink,
             shown: None,
             window: None,
         })
     }
 
-            refusals: None,
     /// Shows every packet to `tap` from now on.
     pub fn show(&mut self, tap: Tap) {
         self.shown = Some(Shown::to(tap));
@@ -550,6 +559,7 @@ impl Worker {
             Output::Datagram { mapping, to, bytes, from, traffic_class, hop_limit, whole, train } => {
                 self.send_datagram(now, mapping, to, &bytes[from..], (traffic_class, hop_limit, whole), train);
             }
+            Output::Unbound => self.look_for_the_unbound(now),
             Output::Unmap { mapping } => self.unmap(mapping),
             Output::Echo { to, message, traffic_class, hop_limit, whole } => {
                 self.send_echo(now, to, message, (traffic_class, hop_limit, whole));

@@ -3,8 +3,8 @@
 use super::accelerator::Accelerator;
 use super::attribution::Attribution;
 use super::{
-    ATTEMPTS, BATCH, BOARD, CALLED, ECHO_V4, ECHO_V6, FOUND, FRONT, LAST_WORDS, LISTENS, MAPPINGS, ROUTES, STOP, TUN,
-    Teller, Worker, WorkerError,
+    ATTEMPTS, BATCH, BOARD, CALLED, ECHO_V4, ECHO_V6, FOUND, FRONT, LAST_WORDS, LISTENS, MAPPINGS, NEIGHBOURS, ROUTES,
+    STOP, TUN, Teller, Worker, WorkerError,
 };
 use crate::driver::{Ears, Hands, Host};
 use crate::forward::Refusals;
@@ -84,6 +84,7 @@ impl Host for Running<'_> {
             ECHO_V4 | ECHO_V6 | MAPPINGS.. => "datagrams of peers",
             ATTEMPTS.. => "a race",
             CALLED.. => "calls of peers",
+            NEIGHBOURS.. => "datagrams of peers",
             _ => "connections of peers",
         }
     }
@@ -175,6 +176,7 @@ impl Worker {
             token if token >= MAPPINGS => self.datagrams(now, MappingId(token - MAPPINGS)),
             token if token >= ATTEMPTS => self.attempt(now, token - ATTEMPTS),
             token if token >= CALLED => self.accept_calls(now, token - CALLED),
+            token if token >= NEIGHBOURS => self.answer_neighbour(now, token - NEIGHBOURS),
             token => self.change(now, FlowId(token), change),
         }
     }
