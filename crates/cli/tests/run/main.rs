@@ -14,6 +14,7 @@ mod descriptors;
 mod endings;
 mod exchanged;
 mod explain;
+mod ftp;
 mod history;
 mod holders;
 mod hostile;
