@@ -246,7 +246,11 @@ impl Connection {
             }
             // Where nobody is known to have said it, the peer's own address: the program's kernel looks at the quotation alone.
             (Phase::Asked, Failure::Trouble(trouble)) => self.refuse(self.flow.peer.ip(), trouble, out),
-            (Phase::Asked, Failure::Told { reporter, trouble }) => self.refuse(reporter, trouble, out),
+            (Phase::Asked, Failure::Told { reporter, trouble }) => {
+                // A kernel that has this address too does not hear what the host says by it.
+                let reporter = if reporter == self.flow.app.ip() { self.flow.peer.ip() } else { reporter };
+                self.refuse(reporter, trouble, out);
+            }
             (Phase::Asked, Failure::Silence | Failure::Here) => {}
             // A reset would be another error than the one that the program's own kernel would have had.
             (Phase::Open, Failure::Silence) => return self.time_out(now, None, out),

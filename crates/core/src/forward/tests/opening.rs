@@ -121,6 +121,16 @@ fn what_a_router_says_of_a_connection_comes_to_the_program_as_the_routers() {
 }
 
 #[test]
+fn what_the_host_itself_says_of_a_neighbour_does_not_come_from_the_programs_own_address() {
+    let mut rig = Rig::new();
+    rig.syn();
+    let reporter = rig.app.ip();
+    rig.fails(Failure::Told { reporter, trouble: Trouble::HostUnreachable });
+    let (header, message) = rig.packets.pop().unwrap();
+    assert_eq!((header.source, (message[0], message[1])), (rig.peer.ip(), (3, 1)));
+}
+
+#[test]
 fn silence_is_silence() {
     for why in [Failure::Silence, Failure::Here] {
         let mut rig = Rig::new();
