@@ -71,6 +71,7 @@ pub const ALL: &[Package] = &[
     program("python3", "python3", "an unmodified client in an interpreter, over the C library"),
     module("python3-requests", "requests", "an unmodified client that most scripts use"),
     module("python3-aiohttp", "aiohttp", "an unmodified client whose sockets do not wait"),
+    module("python3-pyftpdlib", "pyftpdlib", "an unmodified server that calls its clients back, through the forwarder"),
     module("libpython3.11-testsuite", "test.test_socket", "CPython's own tests of sockets"),
     program("openssh-client", "ssh", "what git runs over ssh"),
     program("openssh-server", "sshd", "the server of git over ssh, inside the lab only"),

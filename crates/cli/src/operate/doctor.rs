@@ -229,8 +229,8 @@ fn forwarder() -> Finding {
         return degraded("`--measure` cannot be used: not running as root", "sudo headstart run --measure -- CMD");
     }
     works(
-        "`--measure`, but for multicast, broadcast, link-local IPv6 and protocols other than TCP, UDP and ICMP echo, which are dropped, \
-         and connections from outside (`headstart run --help`); `--via ebpf` touches no packet",
+        "`--measure`, but for multicast, broadcast, link-local IPv6 and protocols other than TCP, UDP and ICMP echo, which are dropped \
+         (`headstart run --help`); `--via ebpf` touches no packet",
     )
 }
 

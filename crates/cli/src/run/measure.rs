@@ -25,11 +25,13 @@ use headstart_io::forward::board::UNKNOWN;
 use headstart_io::forward::capture::{Capture, tap};
 use headstart_io::forward::ebpf::Ran;
 use headstart_io::forward::{Enclosure, Inbound, Loopback, Offered, Protector, Seen, Theirs, Worker, line_of, settle};
+use headstart_io::supervisor::Outstanding;
 use headstart_io::sys::netns::NetNs;
 use headstart_io::sys::seccomp::Trap;
 use headstart_io::sys::signal;
 use headstart_io::sys::tun::Tun;
 use headstart_io::telemetry::{self, Telemetry};
+use headstart_io::watchdog::{self, Duty};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -117,6 +119,11 @@ fn measured(args: &Wanted<'_>, outputs: Outputs, by: By, release: remains::Relea
     let name = args.profile.unwrap_or(profile::DEFAULT.name);
     let profile = profile::find(name).map_err(|e| exit::Usage(e.to_string()))?;
     signal::pass_on_to(0).context("handling signals")?;
+    let program = &args.command[0];
+    let mut command = Command::new(program);
+    command.args(&args.command[1..]);
+    // First of all, while there is one thread: there is no filter without a watchdog.
+    let served = Served::begin(&mut command);
     let enclosure = Enclosure::create(profile.claimed_mss.map(|_| LONG_PACKETS))
         .map_err(|e| exit::Coded(exit::NOT_PERMITTED, format!("--measure: {e}")))?;
     let theirs = Theirs::default();
@@ -124,16 +131,12 @@ fn measured(args: &Wanted<'_>, outputs: Outputs, by: By, release: remains::Relea
     if let Err(why) = &loopback {
         args.complain(format_args!("services on loopback addresses are not reachable: {why}"));
     }
-    let program = &args.command[0];
-    let mut command = Command::new(program);
-    command.args(&args.command[1..]);
     if args.pcapng == Some(Path::new("-")) {
         // Standard output is the capture's.
         let other = rustix::io::dup(rustix::stdio::stderr()).context("leading the program's output elsewhere")?;
         command.stdout(std::process::Stdio::from(other));
     }
     enclosure.namespace.adopt(&mut command).context("preparing the program")?;
-    let trap = Trap::of_listening(&mut command).context("preparing the program")?;
     let namespace = enclosure.namespace.id().context("the network namespace")?;
     let scope = (enclosure.namespace.try_clone().context("the network namespace")?, enclosure.addresses.clone());
     let (mut worker, measured, clock) = prepare(enclosure, profile, args, outputs)?;
@@ -146,9 +149,14 @@ fn measured(args: &Wanted<'_>, outputs: Outputs, by: By, release: remains::Relea
     signal::pass_on_to(pid).context("handling signals")?;
     worker.expect(pid);
     raise_limit();
-    if let Err(why) = carry_calls(&mut worker, trap, scope, theirs) {
-        args.complain(format_args!("other hosts cannot connect to the program: {why}"));
-    }
+    // As long as this process answers calls; its watchdog does from then on.
+    let _duty = match served.and_then(|served| served.carry_calls(&mut worker, scope, theirs)) {
+        Ok(duty) => Some(duty),
+        Err(why) => {
+            args.complain(format_args!("other hosts cannot connect to the program: {why}"));
+            None
+        }
+    };
     let ended = headstart_io::process_end(pid).context("watching the program")?;
     let forwarded = worker.run(&ended, PATIENCE);
     let status = child.wait().context("waiting for the program")?;
@@ -173,15 +181,34 @@ fn measured(args: &Wanted<'_>, outputs: Outputs, by: By, release: remains::Relea
     Ok(code)
 }
 
-/// Has other hosts call the program, which has these addresses inside and whose calls of listen(2) arrive in the trap.
-fn carry_calls(
-    worker: &mut Worker,
+/// A program whose calls of listen(2) and bind(2) are trapped, so that other hosts can call it.
+struct Served {
     trap: Trap,
-    (inside, addresses): (NetNs, Vec<IpAddr>),
-    theirs: Theirs,
-) -> anyhow::Result<()> {
-    let inbound = Inbound::new(trap.listener()?, &inside, addresses, theirs)?;
-    Ok(worker.carry_calls(inbound)?)
+    outstanding: Outstanding,
+    duty: Duty,
+}
+
+impl Served {
+    /// Has `command` trap its calls. Only for a process without further threads.
+    fn begin(command: &mut Command) -> anyhow::Result<Self> {
+        let outstanding = Outstanding::new()?;
+        let trap = Trap::of_serving()?;
+        let duty = watchdog::begin(&trap, &outstanding)?;
+        trap.set_before(command)?;
+        Ok(Self { trap, outstanding, duty })
+    }
+
+    /// Has other hosts call it, once it has begun; it has these addresses inside.
+    fn carry_calls(
+        self,
+        worker: &mut Worker,
+        (inside, addresses): (NetNs, Vec<IpAddr>),
+        theirs: Theirs,
+    ) -> anyhow::Result<Duty> {
+        let inbound = Inbound::new((self.trap.listener()?, self.outstanding), &inside, addresses, theirs)?;
+        worker.carry_calls(inbound)?;
+        Ok(self.duty)
+    }
 }
 
 /// Starts the program; the exit code if it could not be executed.
@@ -198,8 +225,8 @@ pub fn forward(tun: Tun, protector: Option<Protector>, args: &Wanted<'_>) -> any
     let outputs = Outputs::open(args)?;
     let stop = signal::ending().context("handling signals")?;
     let namespace = NetNs::current().context("the network namespace")?;
-    let (mut worker, measured, clock) =
-        prepare(Enclosure { namespace, tun, mtu: None, addresses: Vec::new() }, profile::DEFAULT, args, outputs)?;
+    let enclosure = Enclosure { namespace, tun, mtu: None, addresses: Vec::new(), refusals: None };
+    let (mut worker, measured, clock) = prepare(enclosure, profile::DEFAULT, args, outputs)?;
     match protector {
         Some(protector) => worker.protect(protector),
         None => worker.watch_for_loops(),

@@ -280,7 +280,10 @@ inside!(what_is_killed_leaves_no_port_behind, || {
         assert!(bind().is_err(), "it is the program's");
         let command = served.child.id();
         let forwarder = children(command)[0];
-        let program = children(forwarder)[0];
+        let is_program = |number: &u32| {
+            fs::read_to_string(format!("/proc/{number}/comm")).is_ok_and(|name| name != "seccomp-watch\n")
+        };
+        let program = children(forwarder).into_iter().find(is_program).unwrap();
         let victims = if kill_headstart { vec![command, forwarder] } else { vec![program] };
         for pid in victims {
             kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL).unwrap();

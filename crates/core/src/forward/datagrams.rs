@@ -22,6 +22,8 @@ const DNS: u16 = 53;
 struct Mapping {
     app: SocketAddr,
     last: Instant,
+    /// A program has bound the port, so that strangers may send to it.
+    is_held: bool,
     lookups: Lookups,
     flows: BTreeMap<SocketAddr, UdpFlow>,
 }
@@ -32,14 +34,16 @@ pub(super) struct Datagrams {
     most: usize,
     ids: HashMap<SocketAddr, MappingId>,
     mappings: BTreeMap<MappingId, Mapping>,
+    /// But for those that are held.
     by_age: BTreeSet<(Instant, MappingId)>,
+    held: usize,
     next: u64,
 }
 
 impl Datagrams {
     pub fn new(most: usize) -> Self {
         let (ids, mappings, by_age) = (HashMap::new(), BTreeMap::new(), BTreeSet::new());
-        Self { most, ids, mappings, by_age, next: 0 }
+        Self { most, ids, mappings, by_age, held: 0, next: 0 }
     }
 
     /// How many ports there are.
@@ -90,20 +94,55 @@ impl Datagrams {
         {
             self.close(oldest, out);
         }
+        let id = self.keep(now, app);
+        out.push_back(Output::Map { mapping: id, app });
+        id
+    }
+
+    fn keep(&mut self, now: Instant, app: SocketAddr) -> MappingId {
         let id = MappingId(self.next);
         self.next += 1;
         self.ids.insert(app, id);
-        self.mappings.insert(id, Mapping { app, last: now, lookups: Lookups::default(), flows: BTreeMap::new() });
+        let (lookups, flows) = (Lookups::default(), BTreeMap::new());
+        self.mappings.insert(id, Mapping { app, last: now, is_held: false, lookups, flows });
         self.by_age.insert((now, id));
-        out.push_back(Output::Map { mapping: id, app });
         id
     }
 
     fn touch(&mut self, now: Instant, id: MappingId) {
         if let Some(mapping) = self.mappings.get_mut(&id) {
-            self.by_age.remove(&(mapping.last, id));
+            if !mapping.is_held {
+                self.by_age.remove(&(mapping.last, id));
+                self.by_age.insert((now, id));
+            }
             mapping.last = now;
-            self.by_age.insert((now, id));
+        }
+    }
+
+    /// A program has bound a port: it keeps its socket, however long it is silent, until it is [let go](Self::let_go). Its name, and whether it
+    /// has no socket yet; none where half of all ports are held.
+    pub fn hold(&mut self, now: Instant, app: SocketAddr, out: &mut VecDeque<Output>) -> Option<(MappingId, bool)> {
+        let known = self.ids.get(&app).copied();
+        if known.is_none_or(|id| !self.mappings[&id].is_held) && self.held * 2 >= self.most {
+            return None;
+        }
+        if known.is_none() && self.mappings.len() >= self.most {
+            let oldest = self.by_age.first().map(|(_, id)| *id);
+            oldest.into_iter().for_each(|oldest| self.close(oldest, out));
+        }
+        let id = known.unwrap_or_else(|| self.keep(now, app));
+        if let Some(mapping) = self.mappings.get_mut(&id).filter(|mapping| !mapping.is_held) {
+            self.by_age.remove(&(mapping.last, id));
+            mapping.is_held = true;
+            self.held += 1;
+        }
+        Some((id, known.is_none()))
+    }
+
+    /// No program has bound a port any more: it loses its socket.
+    pub fn let_go(&mut self, id: MappingId, out: &mut VecDeque<Output>) {
+        if self.mappings.get(&id).is_some_and(|mapping| mapping.is_held) {
+            self.close(id, out);
         }
     }
 
@@ -111,6 +150,7 @@ impl Datagrams {
     pub fn close(&mut self, id: MappingId, out: &mut VecDeque<Output>) {
         if let Some(mapping) = self.mappings.remove(&id) {
             self.by_age.remove(&(mapping.last, id));
+            self.held -= usize::from(mapping.is_held);
             self.ids.remove(&mapping.app);
             out.extend(mapping.flows.into_values().map(|flow| Output::Record(Record::Udp(Box::new(flow)))));
             out.push_back(Output::Unmap { mapping: id });

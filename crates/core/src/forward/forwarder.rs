@@ -1,15 +1,16 @@
 //! The machine: packets to their connections, ports and askers, and one list of timers for all of them.
 
+use super::callers::Callers;
 use super::datagrams::Datagrams;
 use super::echoes::Echoes;
 use super::fragments::Fragments;
 use super::observed::Flow;
 use super::tcp::{Arrived, Connection, reset_for};
-use super::{EchoFlow, FlowId, Input, Output, Record, Settings, UdpFlow};
+use super::{EchoFlow, FlowId, Input, MappingId, Output, Record, Settings, UdpFlow};
 use crate::machine::{Deadline, Machine};
 use crate::time::Instant;
 use crate::wire::ip::tcp::{self, Flags};
-use crate::wire::ip::{self, Header, ICMP, ICMP_V6, TCP, UDP, udp};
+use crate::wire::ip::{self, Header, ICMP, ICMP_V6, TCP, UDP, icmp, udp};
 use siphasher::sip::SipHasher13;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -74,6 +75,7 @@ pub struct Forwarder {
     flows: HashMap<FlowId, Connection>,
     /// Those of them that are over, and wait for their sockets.
     over: usize,
+    callers: Callers,
     next: u64,
     datagrams: Datagrams,
     echoes: Echoes,
@@ -100,6 +102,7 @@ impl Forwarder {
             ids: HashMap::new(),
             flows: HashMap::new(),
             over: 0,
+            callers: Callers::default(),
             next: 0,
             datagrams,
             echoes: Echoes::default(),
@@ -194,6 +197,8 @@ impl Forwarder {
             ICMP | ICMP_V6 => {
                 if !self.echoes.packet(now, &header, payload, &mut self.outputs) {
                     self.tally.left_out += 1;
+                    let is_refusal = icmp::is_port_unreachable(header.destination.is_ipv4(), payload);
+                    self.outputs.extend(is_refusal.then_some(Output::Unbound));
                 }
             }
             _ => {
@@ -252,16 +257,29 @@ impl Forwarder {
     pub fn call(&mut self, now: Instant, app: SocketAddr, peer: SocketAddr, mss: Option<u16>) -> Option<FlowId> {
         let ends = (app, peer);
         let is_one = app.is_ipv4() == peer.is_ipv4() && is_for_one(app.ip()) && is_for_one(peer.ip());
-        // Strangers call: half of the places stay the program's own, and none of its attempts ends for a call.
-        let has_place = (self.flows.len() - self.over) * 2 < self.settings.most_flows;
+        // None of the program's attempts ends for a call.
+        let has_place = self.callers.has_place(peer.ip(), self.flows.len() - self.over, self.settings.most_flows);
         if !is_one || !has_place || self.ids.contains_key(&ends) {
             self.tally.refused += 1;
             return None;
         }
         let (id, first) = self.number(now, ends);
         let connection = Connection::called(now, (id, ends), (first, mss), &self.settings, &mut self.outputs);
+        self.callers.add(peer.ip());
         self.keep(ends, connection);
         Some(id)
+    }
+
+    /// A program has bound a port for datagrams, which are to reach it from whomever: the port keeps its socket until [`Self::unbound`]. Its name,
+    /// and whether it has no socket yet, which the caller then opens for it, or says that there is [none](Input::NotMapped). None where
+    /// there is no place for it.
+    pub fn bound(&mut self, now: Instant, app: SocketAddr) -> Option<(MappingId, bool)> {
+        self.datagrams.hold(now, app, &mut self.outputs)
+    }
+
+    /// No program has bound a port any more.
+    pub fn unbound(&mut self, mapping: MappingId) {
+        self.datagrams.let_go(mapping, &mut self.outputs);
     }
 
     /// The name of a new connection, and our first sequence number on it.
@@ -307,6 +325,9 @@ impl Forwarder {
         let was_over = connection.is_over();
         f(connection, &mut self.outputs);
         self.over += usize::from(connection.is_over() && !was_over);
+        if connection.is_over() && !was_over && connection.flow.accepted {
+            self.callers.remove(connection.flow.peer.ip());
+        }
         if connection.is_over() {
             // Its ends may be another's from now on; the rest waits for the socket.
             let ends = (connection.flow.app, connection.flow.peer);
@@ -401,6 +422,9 @@ impl Machine for Forwarder {
             Input::Closed { flow, facts } => {
                 if let Some(mut connection) = self.flows.remove(&flow) {
                     self.over -= usize::from(connection.is_over());
+                    if connection.flow.accepted && !connection.is_over() {
+                        self.callers.remove(connection.flow.peer.ip());
+                    }
                     if let Some(at) = connection.armed {
                         self.timers.remove(&(at, flow));
                     }

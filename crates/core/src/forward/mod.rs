@@ -7,6 +7,7 @@
 //! makes the same records of what the kernel tells. Nothing here opens a socket, reads a clock or sleeps.
 
 pub mod active;
+mod callers;
 mod datagrams;
 mod echoes;
 mod forwarder;
@@ -92,6 +93,13 @@ pub enum Failure {
     Reset,
     /// The network said what is wrong.
     Trouble(Trouble),
+    /// This host of the network has said so, of a connection that its peer has not answered.
+    Told {
+        /// Who.
+        reporter: IpAddr,
+        /// What is wrong.
+        trouble: Trouble,
+    },
     /// The peer has not answered for as long as the host tries (ETIMEDOUT).
     Silence,
     /// This host has no socket left, or something else is wrong here; the program may try again.
@@ -426,6 +434,8 @@ pub enum Output {
         /// It is a train: many datagrams, of so many bytes each but perhaps the last.
         train: Option<u16>,
     },
+    /// A program's kernel has refused a datagram: perhaps no program has bound that port any more ([`Forwarder::unbound`]).
+    Unbound,
     /// Close a socket for datagrams.
     Unmap {
         /// Which.

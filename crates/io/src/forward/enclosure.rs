@@ -1,6 +1,7 @@
 //! A network namespace whose only way out is a TUN interface: programs in it have the host's addresses and see no other
 //! difference. The host itself is not changed, and when the enclosure is dropped nothing is left of it.
 
+use super::Refusals;
 use crate::sys::netlink::{LOOPBACK, Netlink, NetlinkError, Via};
 use crate::sys::netns::NetNs;
 use crate::sys::tun::{Tun, TunError};
@@ -81,6 +82,8 @@ pub struct Enclosure {
     pub mtu: Option<u32>,
     /// Its addresses, as far as they are known.
     pub addresses: Vec<IpAddr>,
+    /// Routes of the host's that refuse there too, if they could be copied.
+    pub refusals: Option<Refusals>,
 }
 
 impl Enclosure {
@@ -101,7 +104,7 @@ impl Enclosure {
         }
         let settings: Vec<_> = COPIED.iter().filter_map(|name| Some((*name, read(name)?))).collect();
         let namespace = NetNs::create().map_err(EnclosureError::Namespace)?;
-        let tun = namespace
+        let (tun, inside) = namespace
             .run(|| {
                 // Not every kernel has all of them, nor lets every namespace have its own.
                 QUIET.iter().for_each(|(name, value)| write(name, value));
@@ -109,7 +112,9 @@ impl Enclosure {
                 furnish(&addresses, mtu)
             })
             .map_err(EnclosureError::Namespace)??;
-        Ok(Self { namespace, tun, mtu: Some(mtu), addresses })
+        // Without them there are errors later, or others, and that is all.
+        let refusals = Refusals::copy(host, inside, &addresses).ok();
+        Ok(Self { namespace, tun, mtu: Some(mtu), addresses, refusals })
     }
 }
 
@@ -121,7 +126,8 @@ fn write(name: &str, value: &str) {
     let _ = fs::write(format!("/proc/sys/{name}"), value.trim());
 }
 
-fn furnish(addresses: &[IpAddr], mtu: u32) -> Result<Tun, EnclosureError> {
+/// The interface, and what speaks for its namespace, with its index.
+fn furnish(addresses: &[IpAddr], mtu: u32) -> Result<(Tun, (Netlink, u32)), EnclosureError> {
     let mut netlink = Netlink::open()?;
     netlink.up(LOOPBACK)?;
     let mut tun = Tun::create(NAME, QUEUE)?;
@@ -137,5 +143,5 @@ fn furnish(addresses: &[IpAddr], mtu: u32) -> Result<Tun, EnclosureError> {
         netlink.address(index, *ip, prefix)?;
         netlink.route(anywhere, 0, Via::Interface(index))?;
     }
-    Ok(tun)
+    Ok((tun, (netlink, index)))
 }

@@ -1,16 +1,24 @@
-//! What programs of an [`Enclosure`](super::Enclosure) listen on, listened on outside as well, so that they can be called (docs/decisions/0108).
+//! What programs of an [`Enclosure`](super::Enclosure) listen on, listened on outside as well, so that they can be called (docs/decisions/0108),
+//! and ports of UDP that they bind (docs/decisions/0113).
 //!
 //! listen(2) of a program waits (seccomp user notification) until the same port is open outside, with the same scope: any address, or one,
 //! or loopback. It is then made in the program's place, on its own socket, so that nothing can have changed in between. A port that
 //! is taken outside, or that this process may not have, is replaced by another one, which is told of. What no program listens on any
 //! more is closed: it is looked for after a call that was refused, and from time to time, as long as there is any. Callers on this host are
 //! carried by sockets inside, since no packet of theirs would leave it; others are handed on.
-//! Not covered: listen by io_uring, programs of another word size, and kernels before 5.19.
+//! Not covered: calls by io_uring, programs of another word size, and kernels before 5.19.
+
+mod bound;
 
 use super::loopback::{Theirs, listening, streams};
+use crate::supervisor::Outstanding;
+use crate::sys::memory::Memory;
 use crate::sys::netns::{self, NetNs};
 use crate::sys::process;
 use crate::sys::seccomp::{Kind, Listener, Notification};
+use bound::Bound;
+pub(super) use bound::Wanted;
+use headstart_core::forward::MappingId;
 use headstart_core::machine::Deadline;
 use headstart_core::time::{Duration, Instant};
 use rustix::io::Errno;
@@ -19,7 +27,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::PoisonError;
 
 /// When it is looked up whether programs still listen: first so long after one has begun to, then each time twice as long after, as the
 /// services of the host are; and how long after a call that was refused.
@@ -38,6 +45,8 @@ pub struct Offered {
     pub inside: SocketAddr,
     /// Where the host does for it, if it does.
     pub outside: Option<SocketAddr>,
+    /// For datagrams, not for connections.
+    pub is_udp: bool,
 }
 
 /// A port that is open outside.
@@ -46,7 +55,7 @@ struct Open {
     inside: SocketAddr,
     listener: TcpListener,
     /// What is said of it to those who look for services of the host.
-    known_as: Vec<SocketAddr>,
+    known_as: Vec<listening::Service>,
     /// It cannot accept for now: this process has no descriptor left.
     rests: bool,
 }
@@ -67,16 +76,42 @@ pub(super) enum Call {
     Done,
 }
 
+/// What a program has called.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// No program is left that could.
+    Over,
+    /// Nothing that is to be dealt with.
+    Nothing,
+    /// It listens: these ports are open because of it.
+    Listens(Vec<u32>),
+    /// It has bound ports, and waits until they are [open](Inbound::has_opened), and it may [go on](Inbound::go_on).
+    Binds(u64, Vec<Wanted>),
+}
+
+/// What no program listens on any more, and what is to be listened to again.
+#[derive(Debug, Default)]
+pub(super) struct Looked {
+    /// Ports that could not accept.
+    pub rested: Vec<u32>,
+    /// Ports of datagrams that no program has bound any more.
+    pub unbound: Vec<MappingId>,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Inbound {
     calls: Listener,
+    /// For the watchdog, which answers when this process cannot any more.
+    outstanding: Outstanding,
+    memory: Memory,
     inside: NetNs,
     cookie: u64,
     addresses: Vec<IpAddr>,
     theirs: Theirs,
     open: BTreeMap<u32, Open>,
     next: u32,
+    bound: Vec<Bound>,
     look: (Instant, Duration),
     /// What is reachable by another port than it says, or not at all.
     moved: Vec<Offered>,
@@ -89,13 +124,18 @@ impl AsFd for Inbound {
 }
 
 impl Inbound {
-    /// For the programs in `inside` whose calls of listen(2) arrive at `calls`. Ports are opened in the namespace of the calling thread;
-    /// `addresses` are those of `inside`, and what is opened is entered in `theirs`.
-    pub fn new(calls: Listener, inside: &NetNs, addresses: Vec<IpAddr>, theirs: Theirs) -> io::Result<Self> {
+    /// For the programs in `inside` whose calls of listen(2) and bind(2) arrive at `calls`, and are noted for their watchdog. Ports are opened
+    /// in the namespace of the calling thread; `addresses` are those of `inside`, and what is opened is entered in `theirs`.
+    pub fn new(
+        (calls, outstanding): (Listener, Outstanding),
+        inside: &NetNs,
+        addresses: Vec<IpAddr>,
+        theirs: Theirs,
+    ) -> io::Result<Self> {
         let (inside, cookie) = (inside.try_clone()?, inside.run(netns::own_cookie)??);
         let look = (Instant::ZERO, FIRST_LOOK);
-        let (open, moved) = (BTreeMap::new(), Vec::new());
-        Ok(Self { calls, inside, cookie, addresses, theirs, open, next: 0, look, moved })
+        let (open, bound, moved, memory) = (BTreeMap::new(), Vec::new(), Vec::new(), Memory::default());
+        Ok(Self { calls, outstanding, memory, inside, cookie, addresses, theirs, open, next: 0, bound, look, moved })
     }
 
     /// What is reachable by another port than it says, or not at all.
@@ -103,25 +143,38 @@ impl Inbound {
         &self.moved
     }
 
-    /// A program is about to listen, or none is left that could. The ports that are open because of it, and whether there may be more calls.
-    pub(super) fn listens(&mut self, now: Instant) -> (Vec<u32>, bool) {
+    /// Where its programs are.
+    pub(super) fn inside(&self) -> io::Result<NetNs> {
+        self.inside.try_clone()
+    }
+
+    /// A program is about to listen or to bind a port, or none is left that could.
+    pub(super) fn heard(&mut self, now: Instant) -> Heard {
         if self.calls.is_over() {
-            return (Vec::new(), false);
+            return Heard::Over;
         }
-        let Ok(Some(call)) = self.calls.receive() else { return (Vec::new(), true) };
+        let Ok(Some(call)) = self.calls.receive() else { return Heard::Nothing };
+        self.outstanding.note(call.id, call.id);
         let before = self.next;
-        let answered = match self.listen_for(now, call) {
+        let made = match call.kind {
+            Kind::Listen { backlog } => self.listen_for(now, call, backlog),
+            Kind::Bind => match self.bind_for(call) {
+                Some(Ok(wanted)) if !wanted.is_empty() => return Heard::Binds(call.id, wanted),
+                made => made.map(|made| made.map(drop)),
+            },
+            _ => None,
+        };
+        let answered = match made {
             Some(result) => self.calls.answer(call.id, result.map_err(Errno::raw_os_error)),
             None => self.calls.resume(call.id),
         };
         // A caller that has gone needs no answer.
         let _ = answered;
-        ((before..self.next).filter(|number| self.open.contains_key(number)).collect(), true)
+        Heard::Listens((before..self.next).filter(|number| self.open.contains_key(number)).collect())
     }
 
     /// Makes the call, if it is one of these programs' and of TCP.
-    fn listen_for(&mut self, now: Instant, call: Notification) -> Option<Result<(), Errno>> {
-        let Kind::Listen { backlog } = call.kind else { return None };
+    fn listen_for(&mut self, now: Instant, call: Notification, backlog: i32) -> Option<Result<(), Errno>> {
         let socket = process::descriptor(call.thread, call.number).ok()?;
         // What was read of a thread is its own if it still waits.
         if !self.calls.waits(call.id) || !self.is_of_tcp(&socket) {
@@ -142,29 +195,40 @@ impl Inbound {
         matches!(sockopt::socket_domain(socket), Ok(AddressFamily::INET | AddressFamily::INET6))
             && sockopt::socket_type(socket) == Ok(SocketType::STREAM)
             && sockopt::socket_acceptconn(socket) == Ok(false)
-            && netns::cookie(socket).is_ok_and(|cookie| cookie == self.cookie)
+            && self.is_theirs(socket)
+    }
+
+    fn is_theirs(&self, socket: &OwnedFd) -> bool {
+        netns::cookie(socket).is_ok_and(|cookie| cookie == self.cookie)
+    }
+
+    /// A port is about to be open. What is to be looked at sooner is not put off: a program may bind one port after the other.
+    fn look_from(&mut self, now: Instant) {
+        let at = now + FIRST_LOOK;
+        self.look = (if self.is_empty() { at } else { at.min(self.look.0) }, FIRST_LOOK);
+    }
+
+    fn tell_moved(&mut self, inside: SocketAddr, outside: Option<SocketAddr>, is_udp: bool) {
+        self.moved.push(Offered { inside, outside, is_udp });
     }
 
     /// Opens outside what a program listens on inside.
     fn offer(&mut self, now: Instant, inside: SocketAddr, takes_mapped: bool) {
-        self.look = (now + FIRST_LOOK, FIRST_LOOK);
+        self.look_from(now);
         if self.open.len() >= MOST || self.open.values().any(|open| open.inside == inside) {
             // Where several processes listen on one port, it is open already.
             return;
         }
         // Nobody looks for services of the host while this one is not entered.
-        let mut theirs = self.theirs.lock().unwrap_or_else(PoisonError::into_inner);
+        let theirs = self.theirs.clone();
+        let mut theirs = theirs.lock();
         let listener = open_outside(inside, takes_mapped);
         let outside = listener.as_ref().and_then(|listener| listener.local_addr().ok());
         if outside.is_none_or(|outside| outside.port() != inside.port()) {
-            self.moved.push(Offered { inside, outside });
+            self.tell_moved(inside, outside, false);
         }
         let (Some(listener), Some(outside)) = (listener, outside) else { return };
-        let mut known_as = vec![outside];
-        if outside.is_ipv6() && outside.ip().is_unspecified() {
-            // By what the kernel tells it may be there for IPv4 too.
-            known_as.push(SocketAddr::new(IpAddr::from([0, 0, 0, 0]), outside.port()));
-        }
+        let known_as = listening::seen_as(outside, listening::Kind::Streams);
         theirs.extend(&known_as);
         self.open.insert(self.next, Open { inside, listener, known_as, rests: false });
         self.next += 1;
@@ -226,35 +290,47 @@ impl Inbound {
         self.look.0 = self.look.0.min(now + SOON);
     }
 
-    /// When it is to be looked up whether programs still listen.
-    pub(super) fn deadline(&self) -> Option<Deadline> {
-        (!self.open.is_empty()).then_some(Deadline { at: self.look.0, why: "what programs listen on" })
+    fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.bound.is_empty()
     }
 
-    /// Closes what no program listens on any more, if it is time to look; the ports that have rested.
-    pub(super) fn look(&mut self, now: Instant) -> Vec<u32> {
+    /// When it is to be looked up whether programs still listen.
+    pub(super) fn deadline(&self) -> Option<Deadline> {
+        (!self.is_empty()).then_some(Deadline { at: self.look.0, why: "what programs listen on" })
+    }
+
+    /// Closes what no program listens on any more, if it is time to look.
+    pub(super) fn look(&mut self, now: Instant) -> Looked {
         let (at, wait) = self.look;
-        if self.open.is_empty() || now < at {
-            return Vec::new();
+        if self.is_empty() || now < at {
+            return Looked::default();
         }
         let wait = (wait * 2).min(LONGEST_LOOK);
         self.look = (now + wait, wait);
+        let mut unbound = Vec::new();
         // What cannot be seen now is seen later.
-        if let Ok(Ok(services)) = self.inside.run(listening::services) {
-            let there: BTreeSet<SocketAddr> =
-                services.iter().filter(|one| one.kind == listening::Kind::Streams).map(|one| one.at).collect();
-            let mut theirs = self.theirs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(Ok((services, ports))) = self.inside.run(there) {
+            let streams = |one: &listening::Service| one.kind == listening::Kind::Streams;
+            let there: BTreeSet<SocketAddr> = services.into_iter().filter(streams).map(|one| one.at).collect();
+            let mut theirs = self.theirs.lock();
             self.open.retain(|_, open| {
                 let stays = there.contains(&open.inside);
                 if !stays {
-                    open.known_as.iter().for_each(|at| _ = theirs.remove(at));
+                    open.known_as.iter().for_each(|service| _ = theirs.remove(service));
                 }
                 stays
             });
+            drop(theirs);
+            unbound = self.forget_unbound(&ports);
         }
         let rested = |(number, open): (&u32, &mut Open)| std::mem::take(&mut open.rests).then_some(*number);
-        self.open.iter_mut().filter_map(rested).collect()
+        Looked { rested: self.open.iter_mut().filter_map(rested).collect(), unbound }
     }
+}
+
+/// What listens in the namespace of the calling thread, and its ports of datagrams.
+fn there() -> io::Result<(Vec<listening::Service>, BTreeSet<SocketAddr>)> {
+    Ok((listening::services()?, listening::ports_of_datagrams()?))
 }
 
 /// A socket of the calling thread's namespace that listens as a program does inside; on another port where that one is not to be had.
@@ -274,7 +350,7 @@ fn canonical(at: SocketAddr) -> SocketAddr {
 }
 
 /// Whether an address is this host's: what is sent to such a one begins at it.
-fn is_here(ip: IpAddr) -> bool {
+pub(super) fn is_here(ip: IpAddr) -> bool {
     let any: IpAddr = if ip.is_ipv4() { [0; 4].into() } else { [0u16; 8].into() };
     let asked = UdpSocket::bind((any, 0)).and_then(|socket| {
         socket.connect((ip, DISCARD))?;

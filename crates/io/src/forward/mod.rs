@@ -26,6 +26,8 @@ mod lines;
 mod loopback;
 pub mod owner;
 #[cfg(feature = "host")]
+mod refusals;
+#[cfg(feature = "host")]
 mod sockets;
 #[cfg(feature = "host")]
 mod window;
@@ -43,6 +45,8 @@ pub use lines::line_of;
 #[cfg(feature = "host")]
 pub use loopback::{Loopback, Theirs, settle};
 pub use owner::Process;
+#[cfg(feature = "host")]
+pub use refusals::Refusals;
 #[cfg(feature = "host")]
 pub(crate) use worker::{FRONT, Here, Running};
 #[cfg(feature = "host")]

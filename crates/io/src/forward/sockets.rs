@@ -18,10 +18,15 @@ const NOTSENT_LOWAT: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT);
 const MAXSEG: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_MAXSEG);
 /// IP_BIND_ADDRESS_NO_PORT of ip(7), for both families.
 const LATE_PORT: (i32, i32) = (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
+/// IP_RECVERR of ip(7), and IPV6_RECVERR of ipv6(7).
+const ERRORS: [(i32, i32); 2] = [(libc::IPPROTO_IP, libc::IP_RECVERR), (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)];
 /// SO_PRIORITY of socket(7).
 const PRIORITY: (i32, i32) = (libc::SOL_SOCKET, libc::SO_PRIORITY);
 /// Below it, a port needs CAP_NET_BIND_SERVICE (ip(7)).
 const FIRST_UNPRIVILEGED: u16 = 1024;
+
+/// Room for what an error quotes of a SYN.
+const QUOTED: usize = 128;
 
 /// The most probes of TCP_KEEPCNT (net/tcp.h).
 const MOST_PROBES: u32 = 127;
@@ -65,7 +70,14 @@ fn make(v4: bool, exit: &Exit) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
     ready(&socket, exit)?;
+    // Who says what of a connection that is not opened; without it there is an errno.
+    set(&socket, ERRORS[usize::from(!v4)], &Value::of_int(1));
     Ok(socket)
+}
+
+/// A connection that [`begin`] has begun is open: what the network says from now on is no error until it is given up (RFC 5461).
+pub fn opened(socket: impl AsFd, v4: bool) {
+    set(socket, ERRORS[usize::from(!v4)], &Value::of_int(0));
 }
 
 /// Readies a socket that has not sent anything yet, or that a peer has just connected.
@@ -270,6 +282,18 @@ pub fn failure(errno: Errno) -> Failure {
             Some(trouble) => Failure::Trouble(trouble),
         },
     }
+}
+
+/// What an errno of a connection that was not opened says, and who has said so, if that is known.
+pub fn refusal(socket: impl AsFd, errno: Errno) -> Failure {
+    let (mut bytes, mut told) = (Vec::with_capacity(QUOTED), None);
+    while let Ok(lost) = datagram::receive_error(&socket, &mut bytes) {
+        bytes.clear();
+        let is_end = |trouble: &Trouble| !matches!(trouble, Trouble::TooBig(_));
+        let trouble = lost.trouble.filter(is_end);
+        told = lost.reporter.zip(trouble).or(told);
+    }
+    told.map_or_else(|| failure(errno), |(reporter, trouble)| Failure::Told { reporter, trouble })
 }
 
 /// A socket for a program's datagrams, from the program's own port if it is free here, and from the address that the program has chosen, if it

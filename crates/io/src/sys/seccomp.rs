@@ -5,7 +5,8 @@
 //! addresses have, so that nearly all Unix sockets pass. Of sendto(2) it traps what looks as DNS questions of musl
 //! do, whose resolver never connects: MSG_NOSIGNAL and no other flag, an internet address, the length of a question. Of
 //! getsockopt(2) it traps SO_ERROR, and getpeername(2), by which programs that did not wait see what has become of their connect.
-//! Other calls, and programs of another word size, pass. A second filter traps listen(2) alone ([`Trap::of_listening`]).
+//! Other calls, and programs of another word size, pass. A second filter traps listen(2) alone, and bind(2) of the same address lengths
+//! ([`Trap::of_serving`]).
 //! Out of its reach are connects of io_uring, which make no system call of their own, and set-user-ID programs, which lose
 //! their rights under a filter that an ordinary user has set (no_new_privs).
 //!
@@ -97,14 +98,13 @@ impl Trap {
         Ok(trap)
     }
 
-    /// A trap for listen(2) alone ([`Kind::Listen`]), which `command` sets on itself before it runs.
-    pub fn of_listening(command: &mut Command) -> io::Result<Self> {
-        let trap = Self::with(filter_of_listening())?;
-        trap.set_before(command)?;
-        Ok(trap)
+    /// A trap for listen(2) and bind(2) alone ([`Kind::Listen`], [`Kind::Bind`]), which nothing is in yet.
+    pub fn of_serving() -> io::Result<Self> {
+        Self::with(filter_of_serving())
     }
 
-    fn set_before(&self, command: &mut Command) -> io::Result<()> {
+    /// Makes `command` set the filter on itself before it runs.
+    pub fn set_before(&self, command: &mut Command) -> io::Result<()> {
         let (program, theirs) = (self.program.clone(), self.theirs.try_clone()?);
         // SAFETY: between fork and exec only system calls on data that was made before.
         unsafe { command.pre_exec(move || install(&program, theirs.as_raw_fd())) };
@@ -171,16 +171,23 @@ fn at(offset: usize) -> libc::sock_filter {
     op(LOAD, 0, 0, offset as u32)
 }
 
-/// The filter of listen(2).
-fn filter_of_listening() -> Vec<libc::sock_filter> {
-    vec![
+/// The filter of listen(2), and of bind(2) by the lengths of internet addresses: those of netlink, by which programs look up names, pass.
+fn filter_of_serving() -> Vec<libc::sock_filter> {
+    let length = offset_of!(libc::seccomp_data, args) + 2 * size_of::<u64>();
+    let lengths = &LENGTHS[..4];
+    let count = lengths.len() as u8;
+    let mut program = vec![
         at(offset_of!(libc::seccomp_data, arch)),
-        op(EQUAL, 0, 3, ARCH),
+        op(EQUAL, 0, count + 4, ARCH),
         at(offset_of!(libc::seccomp_data, nr)),
-        op(EQUAL, 0, 1, libc::SYS_listen as u32),
-        op(RETURN, 0, 0, libc::SECCOMP_RET_USER_NOTIF),
-        op(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ]
+        op(EQUAL, count + 3, 0, libc::SYS_listen as u32),
+        op(EQUAL, 0, count + 1, libc::SYS_bind as u32),
+        at(length),
+    ];
+    program.extend((0..count).map(|i| op(EQUAL, count - i, 0, lengths[usize::from(i)])));
+    program.push(op(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW));
+    program.push(op(RETURN, 0, 0, libc::SECCOMP_RET_USER_NOTIF));
+    program
 }
 
 /// The filter, in classic BPF.
@@ -339,6 +346,8 @@ pub enum Kind {
         /// Connections that may wait to be accepted.
         backlog: i32,
     },
+    /// bind(2).
+    Bind,
 }
 
 /// A call that waits.
@@ -419,6 +428,7 @@ impl Listener {
             libc::SYS_getsockopt => (Kind::Look, 0, 0),
             libc::SYS_getpeername => (Kind::Peer, 0, 0),
             libc::SYS_listen => (Kind::Listen { backlog: args[1] as i32 }, 0, 0),
+            libc::SYS_bind => (Kind::Bind, args[1], args[2]),
             _ => (Kind::Connect, args[1], args[2]),
         };
         let address = (addr, len as u32 as usize);
@@ -520,16 +530,24 @@ mod tests {
 
     #[test]
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    fn the_filter_of_listening_hears_of_nothing_else() {
-        let verdict = |arch: u32, nr: i64| {
+    fn the_filter_of_serving_hears_of_nothing_else() {
+        let verdict = |arch: u32, nr: i64, len: u64| {
             let mut data = [0u8; size_of::<libc::seccomp_data>()];
             data[..4].copy_from_slice(&(nr as u32).to_ne_bytes());
             data[4..8].copy_from_slice(&arch.to_ne_bytes());
-            run_of(&filter_of_listening(), &data)
+            data[32..40].copy_from_slice(&len.to_ne_bytes());
+            run_of(&filter_of_serving(), &data)
         };
-        assert_eq!(verdict(ARCH, libc::SYS_listen), libc::SECCOMP_RET_USER_NOTIF);
-        for (arch, nr) in [(ARCH, libc::SYS_bind), (ARCH, libc::SYS_connect), (0x4000_0003, libc::SYS_listen)] {
-            assert_eq!(verdict(arch, nr), libc::SECCOMP_RET_ALLOW, "{arch:x} {nr}");
+        assert_eq!(verdict(ARCH, libc::SYS_listen, 0), libc::SECCOMP_RET_USER_NOTIF);
+        for len in [16, 24, 28, 128] {
+            assert_eq!(verdict(ARCH, libc::SYS_bind, len), libc::SECCOMP_RET_USER_NOTIF, "{len}");
+        }
+        // Of netlink, of a Unix socket.
+        for len in [12, 0, 2, 110] {
+            assert_eq!(verdict(ARCH, libc::SYS_bind, len), libc::SECCOMP_RET_ALLOW, "{len}");
+        }
+        for (arch, nr) in [(ARCH, libc::SYS_connect), (0x4000_0003, libc::SYS_listen), (0x4000_0003, libc::SYS_bind)] {
+            assert_eq!(verdict(arch, nr, 16), libc::SECCOMP_RET_ALLOW, "{arch:x} {nr}");
         }
     }
 

@@ -48,6 +48,7 @@ fn summary(measured: &Measured, took: Instant) -> Value {
         },
         "moved": measured.moved.iter().map(|one| json!({
             "inside": one.inside.to_string(), "outside": one.outside.map(|outside| outside.to_string()),
+            "protocol": if one.is_udp { "udp" } else { "tcp" },
         })).collect::<Vec<_>>(),
     })
 }
@@ -91,9 +92,12 @@ fn say(args: &Wanted<'_>, measured: &Measured) {
 
 /// A line about ports of programs that were others on the host.
 fn moved(all: &[Offered]) -> Option<String> {
-    let of = |one: &Offered| match one.outside {
-        Some(outside) => format!("{} by port {}", one.inside, outside.port()),
-        None => format!("{} not at all", one.inside),
+    let of = |one: &Offered| {
+        let kind = if one.is_udp { " (UDP)" } else { "" };
+        match one.outside {
+            Some(outside) => format!("{}{kind} by port {}", one.inside, outside.port()),
+            None => format!("{}{kind} not at all", one.inside),
+        }
     };
     let all: Vec<String> = all.iter().map(of).collect();
     (!all.is_empty()).then(|| format!("other hosts reached what listened on {}", all.join(", on ")))

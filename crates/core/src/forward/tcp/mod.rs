@@ -20,7 +20,7 @@ use crate::wire::ip::tcp::{Flags, Segment, before};
 use crate::wire::ip::{self, HOP_LIMIT, Header};
 use down::Down;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use up::Up;
 
 /// How long data waits for a full socket until it is acknowledged. 100 ms: half of the least time after which a program's
@@ -232,8 +232,10 @@ impl Connection {
         let end = match why {
             Failure::Refused => End::Refused,
             Failure::Reset => End::ResetByPeer,
-            Failure::Trouble(Trouble::PortUnreachable) => End::Refused,
-            Failure::Trouble(_) => End::Unreachable,
+            Failure::Trouble(trouble) | Failure::Told { trouble, .. } => match trouble {
+                Trouble::PortUnreachable => End::Refused,
+                _ => End::Unreachable,
+            },
             Failure::Silence => End::Silent,
             Failure::Here => End::Failed,
         };
@@ -242,10 +244,12 @@ impl Connection {
             (Phase::Asked, Failure::Refused | Failure::Reset) => {
                 out.push_back(Output::Packet(self.refusal()));
             }
-            (Phase::Asked, Failure::Trouble(trouble)) => {
-                // The peer's own address: the program's kernel looks at the quotation alone.
-                let error = icmp::error(self.flow.peer.ip(), self.flow.app.ip(), trouble, &self.syn, HOP_LIMIT);
-                out.extend(error.map(|packet| Output::Packet(Packet::finished(packet))));
+            // Where nobody is known to have said it, the peer's own address: the program's kernel looks at the quotation alone.
+            (Phase::Asked, Failure::Trouble(trouble)) => self.refuse(self.flow.peer.ip(), trouble, out),
+            (Phase::Asked, Failure::Told { reporter, trouble }) => {
+                // A kernel that has this address too does not hear what the host says by it.
+                let reporter = if reporter == self.flow.app.ip() { self.flow.peer.ip() } else { reporter };
+                self.refuse(reporter, trouble, out);
             }
             (Phase::Asked, Failure::Silence | Failure::Here) => {}
             // A reset would be another error than the one that the program's own kernel would have had.
@@ -260,6 +264,12 @@ impl Connection {
             _ => out.push_back(Output::Packet(self.reset())),
         }
         self.close(true, out);
+    }
+
+    /// A host of the network says to the program what is wrong with its SYN.
+    fn refuse(&self, reporter: IpAddr, trouble: Trouble, out: &mut VecDeque<Output>) {
+        let error = icmp::error(reporter, self.flow.app.ip(), trouble, &self.syn, HOP_LIMIT);
+        out.extend(error.map(|packet| Output::Packet(Packet::finished(packet))));
     }
 
     /// A packet of the program behind which there is no peer any more: what matters is what its kernel has of what the peer has said.

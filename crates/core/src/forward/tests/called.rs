@@ -150,3 +150,23 @@ fn callers_leave_the_program_half_of_the_places() {
     rig.syn();
     assert!(rig.flow.is_some(), "the program still connects");
 }
+
+#[test]
+fn one_caller_that_takes_what_it_gets_leaves_places_for_others_and_gets_them_again_when_it_leaves() {
+    let mut rig = Rig::with(Settings { most_flows: 128, ..Settings::default() });
+    let call = |rig: &mut Rig, host: u8, port: u16| {
+        let peer = format!("198.51.100.{host}:{port}").parse().unwrap();
+        rig.forwarder.call(rig.now, rig.app, peer, None)
+    };
+    let first: Vec<_> = (1..=100).filter_map(|port| call(&mut rig, 1, port)).collect();
+    assert_eq!(first.len(), 32, "half of what callers may have");
+    let others = (2..=250).filter(|host| call(&mut rig, *host, 1).is_some()).count();
+    assert_eq!(others, 32);
+    rig.drain();
+    // All of them are refused by the program, or gone: their places are free.
+    for flow in first {
+        rig.input(Input::Failed { flow, why: Failure::Reset });
+    }
+    assert_eq!((200..=300).filter(|port| call(&mut rig, 9, *port).is_some()).count(), 3, "one of its own is left");
+    assert!(call(&mut rig, 1, 500).is_some());
+}

@@ -1,7 +1,7 @@
 //! Datagrams, echoes, fragments, and what the network says of them.
 
 use super::*;
-use crate::forward::NotCarried;
+use crate::forward::{MappingId, NotCarried};
 use crate::wire::dns::Answer;
 use crate::wire::ip::icmp::{self, Trouble, most_quoted};
 use crate::wire::ip::{ICMP, UDP, udp};
@@ -68,6 +68,78 @@ fn a_port_that_could_have_no_socket_asks_for_one_again() {
         panic!("{:?}", rig.did)
     };
     assert!(again != mapping && of == again);
+}
+
+/// A datagram of a stranger to a port.
+fn strange(rig: &mut Rig, mapping: MappingId, from: &str) {
+    let bytes = [&[0; HEADROOM][..], b"hello"].concat();
+    rig.input(Input::Datagram { mapping, from: from.parse().unwrap(), bytes, marks: (0, 64), train: None });
+}
+
+#[test]
+fn a_port_that_a_program_has_bound_hears_strangers_however_long_it_was_silent() {
+    let mut rig = Rig::new();
+    let (mapping, is_new) = rig.forwarder.bound(rig.now, rig.app).unwrap();
+    assert!(is_new && rig.did.is_empty(), "its socket is the caller's business");
+    rig.pass(Duration::from_secs(3600));
+    strange(&mut rig, mapping, "203.0.113.9:99");
+    assert_eq!(rig.packets.pop().unwrap().0.source, "203.0.113.9".parse::<IpAddr>().unwrap());
+    // The answer goes by the same socket, and none is asked for.
+    ask(&mut rig, "203.0.113.9:99", b"yes");
+    let [Output::Datagram { mapping: of, .. }] = &rig.did[..] else { panic!("{:?}", rig.did) };
+    assert_eq!((*of, rig.forwarder.bound(rig.now, rig.app)), (mapping, Some((mapping, false))));
+    rig.forwarder.unbound(mapping);
+    rig.drain();
+    assert!(matches!(rig.did.last(), Some(Output::Unmap { .. })));
+    assert!(matches!(&rig.records[..], [Record::Udp(flow)] if flow.down.packets == 1 && flow.up.packets == 1));
+    assert_eq!((rig.forwarder.mappings(), rig.forwarder.poll_timeout()), (0, None));
+}
+
+#[test]
+fn a_port_that_has_sent_is_held_from_when_it_is_bound() {
+    let mut rig = Rig::new();
+    ask(&mut rig, "198.51.100.1:1000", b"one");
+    let Output::Map { mapping, .. } = rig.did[0] else { panic!("{:?}", rig.did) };
+    assert_eq!(rig.forwarder.bound(rig.now, rig.app), Some((mapping, false)));
+    rig.pass(Duration::from_secs(3600));
+    ask(&mut rig, "198.51.100.1:1000", b"two");
+    rig.pass(Duration::from_secs(3600));
+    assert_eq!(rig.forwarder.mappings(), 1);
+    // One that is only sent from is none that can be let go.
+    rig.forwarder.unbound(mapping);
+    ask(&mut rig, "198.51.100.1:1000", b"three");
+    let Some(Output::Map { mapping, .. }) = rig.did.iter().rev().nth(1) else { panic!("{:?}", rig.did) };
+    rig.forwarder.unbound(*mapping);
+    assert_eq!(rig.forwarder.mappings(), 1);
+}
+
+#[test]
+fn ports_that_are_held_leave_half_of_the_places_and_none_of_them_makes_room() {
+    let mut rig = Rig::with(Settings { most_mappings: 4, ..Settings::default() });
+    let app = |port| SocketAddr::new(rig.app.ip(), port);
+    let held: Vec<_> = (1..=3).map(|port| rig.forwarder.bound(rig.now, app(port))).collect();
+    assert!(held[0].is_some() && held[1].is_some() && held[2].is_none(), "{held:?}");
+    assert_eq!(rig.forwarder.bound(rig.now, app(1)), held[0].map(|(id, _)| (id, false)), "it is there");
+    for port in 100..200 {
+        rig.app.set_port(port);
+        ask(&mut rig, "198.51.100.1:1000", b"one");
+    }
+    assert_eq!(rig.forwarder.mappings(), 4);
+    strange(&mut rig, held[1].unwrap().0, "203.0.113.9:99");
+    assert_eq!(rig.packets.len(), 1);
+}
+
+#[test]
+fn a_datagram_that_the_programs_kernel_refuses_is_told() {
+    for (app, stranger) in [("192.0.2.7", "203.0.113.9"), ("2001:db8::7", "2001:db8:9::9")] {
+        let (app, stranger): (IpAddr, IpAddr) = (app.parse().unwrap(), stranger.parse().unwrap());
+        for (trouble, is_told) in [(Trouble::PortUnreachable, true), (Trouble::HostUnreachable, false)] {
+            let mut rig = Rig::new();
+            let bytes = icmp::error(app, stranger, trouble, &[7; 60], 64).unwrap();
+            rig.input(Input::Packet { bytes, segment: None });
+            assert_eq!(rig.did.iter().any(|output| matches!(output, Output::Unbound)), is_told, "{trouble:?}");
+        }
+    }
 }
 
 #[test]

@@ -100,6 +100,37 @@ fn no_route_is_an_error_that_quotes_the_syn() {
 }
 
 #[test]
+fn what_a_router_says_of_a_connection_comes_to_the_program_as_the_routers() {
+    for (app, peer, router, kinds) in [
+        (APP, PEER, "203.0.113.1", [(11, 0), (3, 13), (3, 3)]),
+        ("[2001:db8::7]:4000", "[2001:db8::1]:80", "2001:db8:5::1", [(3, 0), (1, 1), (1, 4)]),
+    ] {
+        let troubles = [Trouble::HopsExceeded, Trouble::Prohibited, Trouble::PortUnreachable];
+        for (trouble, kind) in troubles.into_iter().zip(kinds) {
+            let mut rig = Rig::new();
+            (rig.app, rig.peer) = (app.parse().unwrap(), peer.parse().unwrap());
+            rig.syn();
+            let reporter = router.parse().unwrap();
+            rig.fails(Failure::Told { reporter, trouble });
+            let (header, message) = rig.packets.pop().unwrap();
+            assert_eq!((header.source, (message[0], message[1])), (reporter, kind), "{trouble:?}");
+            assert_eq!(ip::parse(&message[8..]).map(|(quoted, _)| quoted.destination), Some(rig.peer.ip()));
+            assert_eq!(rig.did_close(), Some(true));
+        }
+    }
+}
+
+#[test]
+fn what_the_host_itself_says_of_a_neighbour_does_not_come_from_the_programs_own_address() {
+    let mut rig = Rig::new();
+    rig.syn();
+    let reporter = rig.app.ip();
+    rig.fails(Failure::Told { reporter, trouble: Trouble::HostUnreachable });
+    let (header, message) = rig.packets.pop().unwrap();
+    assert_eq!((header.source, (message[0], message[1])), (rig.peer.ip(), (3, 1)));
+}
+
+#[test]
 fn silence_is_silence() {
     for why in [Failure::Silence, Failure::Here] {
         let mut rig = Rig::new();

@@ -107,6 +107,11 @@ pub fn packet_of(
     packet
 }
 
+/// Whether `message` says that no program listens on a port.
+pub fn is_port_unreachable(v4: bool, message: &[u8]) -> bool {
+    message.starts_with(if v4 { &[3, 3] } else { &[1, 4] })
+}
+
 /// The identifier of `message`, if it is an echo request.
 pub fn echo_request(v4: bool, message: &[u8]) -> Option<u16> {
     echo(if v4 { 8 } else { 128 }, message)

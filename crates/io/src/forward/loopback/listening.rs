@@ -1,6 +1,7 @@
 //! What listens in a network namespace (proc_net(5)), and sockets that listen likewise.
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with, sockopt};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -48,26 +49,48 @@ pub(in crate::forward) fn services() -> io::Result<Vec<Service>> {
     Ok(all)
 }
 
-/// The services of a line: one that listens on every address of IPv6 is there for IPv4 too, unless it says otherwise, which is not told.
+/// The ports on which sockets of UDP receive in the namespace of the calling thread, those that have a peer too.
+pub(in crate::forward) fn ports_of_datagrams() -> io::Result<BTreeSet<SocketAddr>> {
+    let mut all = BTreeSet::new();
+    for file in ["udp", "udp6"] {
+        let text = match fs::read_to_string(format!("/proc/thread-self/net/{file}")) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            text => text?,
+        };
+        all.extend(text.lines().filter_map(|line| address(line.split_whitespace().nth(1)?)));
+    }
+    Ok(all)
+}
+
+/// The services of a line.
 fn read(line: &str, kind: Kind) -> Option<Vec<Service>> {
     let mut words = line.split_whitespace().skip(1);
     let (at, state) = (address(words.next()?)?, words.nth(1)?);
-    match kind {
+    let is_one = match kind {
+        Kind::Streams => state == LISTENS,
+        Kind::Datagrams => state == UNCONNECTED,
+    };
+    is_one.then(|| seen_as(at, kind)).filter(|all| !all.is_empty())
+}
+
+/// What a socket that listens there is taken for: one that listens on every address of IPv6 is there for IPv4 too, unless it says
+/// otherwise, which is not told.
+pub(in crate::forward) fn seen_as(at: SocketAddr, kind: Kind) -> Vec<Service> {
+    let ips = match kind {
         Kind::Streams => {
             let v4 = (at.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED)).then_some(Ipv4Addr::UNSPECIFIED);
-            let ips = std::iter::once(at.ip()).chain(v4.map(IpAddr::V4));
-            (state == LISTENS).then(|| ips.map(|ip| Service { kind, at: SocketAddr::new(ip, at.port()) }).collect())
+            std::iter::once(at.ip()).chain(v4.map(IpAddr::V4)).collect()
         }
-        Kind::Datagrams if state != UNCONNECTED => None,
-        Kind::Datagrams if at.ip().is_loopback() => Some(vec![Service { kind, at }]),
+        Kind::Datagrams if at.ip().is_loopback() => vec![at.ip()],
         // A resolver that listens everywhere is asked at loopback; other ports are most often those of clients.
-        Kind::Datagrams => {
-            let everywhere = at.ip().is_unspecified() && at.port() == DNS;
+        Kind::Datagrams if at.ip().is_unspecified() && at.port() == DNS => {
             let mut ips = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];
             ips.extend(at.is_ipv6().then_some(IpAddr::V6(Ipv6Addr::LOCALHOST)));
-            everywhere.then(|| ips.into_iter().map(|ip| Service { kind, at: SocketAddr::new(ip, DNS) }).collect())
+            ips
         }
-    }
+        Kind::Datagrams => Vec::new(),
+    };
+    ips.into_iter().map(|ip| Service { kind, at: SocketAddr::new(ip, at.port()) }).collect()
 }
 
 /// An address as /proc/net has it: words of the host's byte order in hexadecimal digits, and the port. What is mapped is IPv4.
@@ -134,6 +157,14 @@ mod tests {
     }
 
     #[test]
+    fn every_port_that_receives_is_told_with_a_peer_or_without() {
+        let [one, other] = ["127.0.0.1:0", "[::1]:0"].map(|at| UdpSocket::bind(at).unwrap());
+        other.connect(other.local_addr().unwrap()).unwrap();
+        let all = ports_of_datagrams().unwrap();
+        assert!([&one, &other].iter().all(|socket| all.contains(&socket.local_addr().unwrap())), "{all:?}");
+    }
+
+    #[test]
     #[cfg(target_endian = "little")]
     fn lines_of_the_kernel_are_read_and_others_are_none() {
         let at =
@@ -148,6 +179,8 @@ mod tests {
         assert_eq!(at(everywhere, Kind::Datagrams), Some(vec!["127.0.0.1:53".to_owned()]));
         let open = " 4: 0100007F:1F90 0100007F:C000 01 0:0";
         assert_eq!(at(open, Kind::Streams), None);
+        let client = " 6: 00000000:1F90 00000000:0000 07 0:0";
+        assert_eq!(at(client, Kind::Datagrams), None);
         for line in
             ["", "sl local_address", " 5: 0100007F:0000 0:0 0A", " 6: 01:1F90 0:0 0A", " 7: zz00007F:1F90 0:0 0A"]
         {

@@ -19,10 +19,10 @@ use listening::{Kind, Service};
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 /// After how long what listens is looked up again, each time after twice as long: a second first, as pasta does, and at most 64 s, so that
@@ -36,7 +36,14 @@ const STOP: u64 = u64::MAX;
 
 /// Where programs inside are called from outside ([`Inbound`](super::Inbound)): services of the host's by their looks, which are not offered
 /// to those programs.
-pub type Theirs = Arc<Mutex<BTreeSet<SocketAddr>>>;
+#[derive(Clone, Debug, Default)]
+pub struct Theirs(Arc<Mutex<BTreeSet<Service>>>);
+
+impl Theirs {
+    pub(super) fn lock(&self) -> MutexGuard<'_, BTreeSet<Service>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// The offer. It ends when it is dropped.
 #[derive(Debug)]
@@ -66,7 +73,7 @@ impl Loopback {
     /// Offers to the programs of `inside` what listens in the network namespace of the calling thread, but for what is theirs.
     pub fn offer(inside: &NetNs, theirs: &Theirs) -> io::Result<Self> {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let (inside, theirs, stopped) = (inside.try_clone()?, Arc::clone(theirs), Arc::clone(&stop));
+        let (inside, theirs, stopped) = (inside.try_clone()?, theirs.clone(), Arc::clone(&stop));
         let (tell, first) = channel();
         let work = move || match Offer::begin(inside, theirs, &stopped) {
             Ok(offer) => {
@@ -133,9 +140,8 @@ impl Offer {
     fn look(&mut self) -> io::Result<()> {
         let there: BTreeSet<Service> = {
             // None of theirs is opened meanwhile.
-            let theirs = self.theirs.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_theirs = |one: &Service| one.kind == Kind::Streams && theirs.contains(&one.at);
-            listening::services()?.into_iter().filter(|one| !is_theirs(one)).take(MOST).collect()
+            let theirs = self.theirs.lock();
+            listening::services()?.into_iter().filter(|one| !theirs.contains(one)).take(MOST).collect()
         };
         self.offered.retain(|_, (service, _)| there.contains(service));
         let known: BTreeSet<Service> = self.offered.values().map(|(service, _)| *service).collect();

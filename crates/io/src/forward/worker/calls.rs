@@ -1,11 +1,13 @@
-//! Programs that are called from outside: their ports, and connections that peers have opened ([`Inbound`]).
+//! Programs that are called from outside: their ports, connections that peers have opened, and ports of datagrams ([`Inbound`]).
 
+use super::neighbours::Neighbours;
 use super::opening::Way;
 use super::{BATCH, CALLED, LISTENS, Teller, Worker, WorkerError, failed, sockets};
 use crate::driver::Hands;
-use crate::forward::inbound::{Call, Inbound, Offered};
+use crate::forward::inbound::{Call, Heard, Inbound, Offered, Wanted};
+use crate::forward::sockets::Origin;
 use crate::poll::Interest;
-use headstart_core::forward::{Failure, FlowId, Input};
+use headstart_core::forward::{Failure, FlowId, Input, MappingId};
 use headstart_core::machine::Machine;
 use headstart_core::time::Instant;
 use rustix::net::sockopt;
@@ -17,6 +19,8 @@ impl Worker {
     /// Carries calls from outside to programs from now on.
     pub fn carry_calls(&mut self, inbound: Inbound) -> Result<(), WorkerError> {
         self.poll.add(&inbound, LISTENS, Interest::Read).map_err(failed("listening for programs that listen"))?;
+        let inside = inbound.inside().map_err(failed("the namespace of programs that listen"))?;
+        self.neighbours = Some(Neighbours::new(inside));
         self.inbound = Some(inbound);
         Ok(())
     }
@@ -26,14 +30,41 @@ impl Worker {
         self.inbound.as_ref().map_or(&[], Inbound::moved)
     }
 
-    /// A program is about to listen.
+    /// A program is about to listen, or to bind a port.
     pub(super) fn listens(&mut self, now: Instant) {
         let Some(inbound) = &mut self.inbound else { return };
-        let (opened, goes_on) = inbound.listens(now);
-        if !goes_on {
-            self.poll.remove(&*inbound);
+        match inbound.heard(now) {
+            Heard::Over => self.poll.remove(&*inbound),
+            Heard::Nothing => {}
+            Heard::Listens(opened) => self.listen_to(&opened),
+            Heard::Binds(call, wanted) => {
+                for one in wanted {
+                    let open = self.open_bound(now, one);
+                    self.inbound.iter_mut().for_each(|inbound| inbound.has_opened(now, one, open));
+                }
+                self.inbound.iter().for_each(|inbound| inbound.go_on(call));
+            }
         }
-        self.listen_to(&opened);
+    }
+
+    /// Opens outside what a program has bound: its name, and where it is open.
+    fn open_bound(&mut self, now: Instant, wanted: Wanted) -> Option<(MappingId, SocketAddr)> {
+        let Wanted { app, scope, .. } = wanted;
+        let (mapping, is_new) = self.forwarder.bound(now, app)?;
+        self.drain(now);
+        if is_new {
+            let origin = (app.is_ipv4(), Origin { port: app.port(), address: scope, beside: None });
+            self.insert_port(now, mapping, app, (origin, 0));
+        }
+        self.drain(now);
+        let port = self.ports.get_mut(&mapping)?;
+        port.is_bound = true;
+        Some((mapping, sockets::local(&port.socket)?))
+    }
+
+    /// A program's kernel has refused a datagram: perhaps no program has bound that port any more.
+    pub(super) fn look_for_the_unbound(&mut self, now: Instant) {
+        self.inbound.iter_mut().for_each(|inbound| inbound.look_soon(now));
     }
 
     fn listen_to(&self, numbers: &[u32]) {
@@ -47,8 +78,12 @@ impl Worker {
 
     /// Closes what no program listens on any more.
     pub(super) fn look_who_listens(&mut self, now: Instant) {
-        let rested = self.inbound.as_mut().map(|inbound| inbound.look(now)).unwrap_or_default();
-        self.listen_to(&rested);
+        let looked = self.inbound.as_mut().map(|inbound| inbound.look(now)).unwrap_or_default();
+        self.listen_to(&looked.rested);
+        for mapping in looked.unbound {
+            self.forwarder.unbound(mapping);
+            self.drain(now);
+        }
     }
 
     /// Peers have opened connections to a port.

@@ -44,19 +44,23 @@ impl Delivery {
     }
 
     /// Whether a send of so many bytes now is to be stamped.
-    pub fn wants_stamp(&mut self, now: Instant, len: usize) -> bool {
+    pub fn wants_stamp(&self, now: Instant, len: usize) -> bool {
         let end = self.carried + len as u64;
         let on_the_way = end - self.began;
         if !self.has_stamps() || on_the_way < WORTH {
             return false;
         }
-        let wants = self.stamped.is_none_or(|(to, at)| {
+        self.stamped.is_none_or(|(to, at)| {
             now.since(at) >= APART || end.saturating_sub(to.max(self.began)).saturating_mul(UNSTAMPED) > on_the_way
-        });
-        if wants {
-            self.stamped = Some((end, now));
+        })
+    }
+
+    /// The socket has taken so many bytes of a send. Of one that was stamped the stamp is on the last of these, and not on what was left.
+    pub fn taken(&mut self, now: Instant, bytes: usize, is_stamped: bool) {
+        self.carried += bytes as u64;
+        if is_stamped {
+            self.stamped = Some((self.carried, now));
         }
-        wants
     }
 
     /// The peer has acknowledged this byte at that moment: how many that are more, and in how long.
@@ -101,7 +105,7 @@ mod tests {
         let mut delivery = Delivery { stamps: Some(true), carried: 9, began: 9, ..Default::default() };
         let mut sent = |now, len| {
             let wants = delivery.wants_stamp(now, len);
-            delivery.carried += len as u64;
+            delivery.taken(now, len, wants);
             wants
         };
         // 25 kB, as a program's library cuts them.
@@ -109,6 +113,20 @@ mod tests {
         assert!((0..400).filter(|_| sent(now, 65_536)).count() < 200, "every send of 26 MB was stamped");
         assert!(!sent(now + Duration::from_micros(199), 65_536));
         assert!(sent(now + Duration::from_micros(200), 65_536));
+    }
+
+    #[test]
+    fn of_a_stamped_send_that_was_taken_in_part_the_rest_is_stamped_too() {
+        let now = Instant::from_millis(5);
+        let mut delivery = Delivery { stamps: Some(true), ..Default::default() };
+        assert!(delivery.wants_stamp(now, 65_536));
+        delivery.taken(now, 1000, true);
+        // All that is left at once, and a part of it: most of what is on the way has no stamp.
+        assert!(delivery.wants_stamp(now, 64_536));
+        assert!(delivery.wants_stamp(now, 8000));
+        // As soon as it has one, little more needs none.
+        delivery.taken(now, 64_536, true);
+        assert!(!delivery.wants_stamp(now, 500));
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod attribution;
 mod calls;
 mod delivery;
 mod echoes;
+mod neighbours;
 mod opening;
 mod origin;
 mod peers;
@@ -22,7 +23,7 @@ use super::finder::Finder;
 use super::inbound::Inbound;
 use super::owner::{Owner, Owners, Process};
 use super::window::Window;
-use super::{Enclosure, sockets};
+use super::{Enclosure, Refusals, sockets};
 use crate::clock::Clock;
 use crate::driver::{self, Hands};
 use crate::forward::sockets::Stock;
@@ -42,6 +43,7 @@ use headstart_core::lookout::Lookout;
 use headstart_core::machine::Wakeups;
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::ip::udp;
+use neighbours::Neighbours;
 use origin::Addresses;
 use programs::Read;
 use requests::Request;
@@ -76,12 +78,16 @@ const BOARD: u64 = u64::MAX - 5;
 pub(crate) const FRONT: u64 = u64::MAX - 6;
 /// Programs that are about to listen.
 const LISTENS: u64 = u64::MAX - 7;
+/// Routes of the host have changed.
+const ROUTES: u64 = u64::MAX - 8;
 /// Tokens from here on are ports that send datagrams.
 const MAPPINGS: u64 = 1 << 62;
 /// Tokens from here on, below those, are attempts of races.
 const ATTEMPTS: u64 = 1 << 61;
 /// Tokens from here on, below those, are ports on which programs are called.
 const CALLED: u64 = 1 << 60;
+/// Tokens from here on, below those, are callers on this host.
+const NEIGHBOURS: u64 = 1 << 59;
 
 /// What has happened when what it sends comes back to it.
 const LOOP: &str = "its own connections come back to it";
@@ -221,6 +227,8 @@ struct Port {
     whose: Option<Whose>,
     /// How many of our own ports a datagram has passed before this one.
     turns: u8,
+    /// A program has bound it, for callers.
+    is_bound: bool,
 }
 
 /// See the module.
@@ -283,6 +291,10 @@ pub struct Worker {
     accelerator: Option<Accelerator>,
     /// What programs listen on, where they can be called.
     inbound: Option<Inbound>,
+    /// Those on this host that send to them.
+    neighbours: Option<Neighbours>,
+    /// Routes by which the host refuses, where programs have routes of their own.
+    refusals: Option<Refusals>,
     sink: Sink,
     /// Where packets are shown.
     shown: Option<Shown>,
@@ -298,10 +310,14 @@ impl std::fmt::Debug for Worker {
 impl Worker {
     /// A forwarder for the programs of `enclosure`. Its sockets are in the namespace of the thread that calls [`Self::run`].
     pub fn new(enclosure: Enclosure, settings: Settings, clock: Clock, sink: Sink) -> Result<Self, WorkerError> {
-        let Enclosure { namespace, tun, mtu, .. } = enclosure;
+        let Enclosure { namespace, tun, mtu, refusals, .. } = enclosure;
         let owners = Owners::of(&namespace).map_err(failed("opening a socket for questions about owners"))?;
         let finder = Finder::new(&namespace).map_err(failed("looking for owners"))?;
-        Ok(Self { mtu, ..Self::with(tun, Teller::Kernel { owners, finder }, settings, clock, sink)? })
+        let worker = Self::with(tun, Teller::Kernel { owners, finder }, settings, clock, sink)?;
+        if let Some(refusals) = refusals.as_ref().filter(|refusals| refusals.follows()) {
+            worker.poll.add(refusals, ROUTES, Interest::Read).map_err(failed("listening for routes"))?;
+        }
+        Ok(Self { mtu, refusals, ..worker })
     }
 
     /// A forwarder for what comes out of `tun`, which another program has made, and which knows whose flows are: neither the kernel nor
@@ -367,6 +383,8 @@ impl Worker {
             own: None,
             accelerator: None,
             inbound: None,
+            neighbours: None,
+            refusals: None,
             sink,
             shown: None,
             window: None,
@@ -541,6 +559,7 @@ impl Worker {
             Output::Datagram { mapping, to, bytes, from, traffic_class, hop_limit, whole, train } => {
                 self.send_datagram(now, mapping, to, &bytes[from..], (traffic_class, hop_limit, whole), train);
             }
+            Output::Unbound => self.look_for_the_unbound(now),
             Output::Unmap { mapping } => self.unmap(mapping),
             Output::Echo { to, message, traffic_class, hop_limit, whole } => {
                 self.send_echo(now, to, message, (traffic_class, hop_limit, whole));

@@ -117,7 +117,7 @@ impl Worker {
         self.insert((flow, app, peer), whose, Way { socket, reached: peer, connecting, accelerated: false });
         if let Some(at) = connected {
             self.feed(at, Input::Connected { flow, mss });
-            self.tell_handshake(at, flow);
+            self.has_opened(at, flow);
         }
         // Only now, when the program has its answer. What has happened until now is told by this, too.
         let Some(upstream) = self.upstreams.get(&flow) else { return };
@@ -131,8 +131,9 @@ impl Worker {
     }
 
     /// Only now, when the program has its answer: how long the handshake took is known for as long as nothing was said.
-    pub(super) fn tell_handshake(&mut self, now: Instant, flow: FlowId) {
+    pub(super) fn has_opened(&mut self, now: Instant, flow: FlowId) {
         let Some(upstream) = self.upstreams.get(&flow) else { return };
+        sockets::opened(&upstream.socket, upstream.reached.is_ipv4());
         if let Some(took) = sockets::handshake(&upstream.socket) {
             self.forwarder.handle_input(now, Input::Handshake { flow, took });
         }

@@ -30,7 +30,8 @@ impl Upstream {
         let times = !urgent && parts.len() == 1 && all <= SMALL && self.begins_request();
         let flags =
             SendFlags::DONTWAIT | SendFlags::NOSIGNAL | if urgent { SendFlags::OOB } else { SendFlags::empty() };
-        let sent = if times || (!urgent && self.delivery.wants_stamp(now, all)) {
+        let wants_stamp = !times && !urgent && self.delivery.wants_stamp(now, all);
+        let sent = if times || wants_stamp {
             stamps::send(&self.socket, parts, times)
         } else if parts.len() > 1 {
             sendmsg(&self.socket, parts, &mut SendAncillaryBuffer::default(), flags)
@@ -40,7 +41,7 @@ impl Upstream {
         match sent {
             Ok(taken) => {
                 let before = self.delivery.carried;
-                self.delivery.carried += taken as u64;
+                self.delivery.taken(now, taken, wants_stamp);
                 if before < MUCH && self.delivery.carried >= MUCH {
                     sockets::hold_unsent(&self.socket, UNSENT);
                 }
@@ -69,13 +70,13 @@ impl Worker {
                     upstream.connecting = false;
                     Input::Connected { flow, mss: sockets::mss(&upstream.socket) }
                 }
-                Err(errno) => Input::Failed { flow, why: sockets::failure(errno) },
+                Err(errno) => Input::Failed { flow, why: sockets::refusal(&upstream.socket, errno) },
             };
             self.time(flow);
             let opened = matches!(input, Input::Connected { .. });
             self.feed(now, input);
             if opened {
-                self.tell_handshake(now, flow);
+                self.has_opened(now, flow);
             }
         } else if change.writable {
             self.feed(now, Input::Writable { flow });

@@ -32,11 +32,25 @@ impl Worker {
         let port = if may_return { 0 } else { app.port() };
         let address = self.addresses.chosen(now, app.ip(), None, &self.exit);
         let origin = (app.is_ipv4(), Origin { port, address, beside: None });
-        if turns < TURNS
-            && let Ok(socket) = sockets::datagrams(origin, self.tun.takes_trains(), &self.exit)
+        if turns < TURNS {
+            self.insert_port(now, mapping, app, (origin, turns));
+        } else {
+            self.forwarder.handle_input(now, Input::NotMapped { mapping });
+        }
+    }
+
+    /// Opens a port's socket, from there if it can be had.
+    pub(super) fn insert_port(
+        &mut self,
+        now: Instant,
+        mapping: MappingId,
+        app: SocketAddr,
+        (origin, turns): ((bool, Origin<'_>), u8),
+    ) {
+        if let Ok(socket) = sockets::datagrams(origin, self.tun.takes_trains(), &self.exit)
             && self.poll.add(&socket, MAPPINGS + mapping.0, Interest::Read).is_ok()
         {
-            self.ports.insert(mapping, Port { socket, whole: None, app, whose: None, turns });
+            self.ports.insert(mapping, Port { socket, whole: None, app, whose: None, turns, is_bound: false });
             self.by_port.insert(app, mapping);
         } else {
             self.forwarder.handle_input(now, Input::NotMapped { mapping });
@@ -129,6 +143,7 @@ impl Worker {
         {
             self.by_port.remove(&port.app);
         }
+        self.neighbours.iter_mut().for_each(|all| all.forget(mapping));
     }
 
     /// A port that sends datagrams has some, or errors.
@@ -144,6 +159,14 @@ impl Worker {
                     let bytes = self.room.clone();
                     let datagram::Arrived { from, traffic_class, hop_limit, train } = arrived;
                     let marks = (traffic_class, hop_limit);
+                    if self.is_neighbour(now, mapping, from.ip()) {
+                        self.carry_inside(now, (mapping, from), &bytes[HEADROOM..], train);
+                        continue;
+                    }
+                    // A stranger may speak first.
+                    if self.ports.get(&mapping).is_some_and(|port| port.whose.is_none()) {
+                        self.identify_port(now, mapping, from);
+                    }
                     self.feed(now, Input::Datagram { mapping, from, bytes, marks, train });
                 }
                 // An error of an earlier one; the queue has it.

@@ -3,10 +3,11 @@
 use super::accelerator::Accelerator;
 use super::attribution::Attribution;
 use super::{
-    ATTEMPTS, BATCH, BOARD, CALLED, ECHO_V4, ECHO_V6, FOUND, FRONT, LAST_WORDS, LISTENS, MAPPINGS, STOP, TUN, Teller,
-    Worker, WorkerError,
+    ATTEMPTS, BATCH, BOARD, CALLED, ECHO_V4, ECHO_V6, FOUND, FRONT, LAST_WORDS, LISTENS, MAPPINGS, NEIGHBOURS, ROUTES,
+    STOP, TUN, Teller, Worker, WorkerError,
 };
 use crate::driver::{Ears, Hands, Host};
+use crate::forward::Refusals;
 use crate::forward::finder::Finder;
 use crate::forward::inbound::Inbound;
 use crate::poll::Change;
@@ -78,11 +79,12 @@ impl Host for Running<'_> {
     fn cause(token: u64) -> &'static str {
         match token {
             TUN => "packets of programs",
-            STOP | BOARD | FRONT | LISTENS => "control",
+            STOP | BOARD | FRONT | LISTENS | ROUTES => "control",
             FOUND => "an owner was found",
             ECHO_V4 | ECHO_V6 | MAPPINGS.. => "datagrams of peers",
             ATTEMPTS.. => "a race",
             CALLED.. => "calls of peers",
+            NEIGHBOURS.. => "datagrams of peers",
             _ => "connections of peers",
         }
     }
@@ -108,6 +110,7 @@ impl Host for Running<'_> {
             worker.accelerator.as_ref().and_then(Accelerator::deadline),
             told.and_then(Attribution::deadline),
             worker.inbound.as_ref().and_then(Inbound::deadline),
+            worker.refusals.as_ref().and_then(Refusals::deadline),
             peers,
             end,
         ])
@@ -145,6 +148,7 @@ impl Host for Running<'_> {
         worker.race_timeout(now);
         worker.open_unowned(now);
         worker.look_who_listens(now);
+        worker.refusals.iter_mut().for_each(|refusals| refusals.look(now));
         worker.look_at_silence(now);
         worker.wake(now);
         if moved > 0 && self.stopping.is_some() {
@@ -167,10 +171,12 @@ impl Worker {
             }
             BOARD => self.asked(now),
             LISTENS => self.listens(now),
+            ROUTES => self.refusals.iter_mut().for_each(|refusals| refusals.changed(now)),
             ECHO_V4 | ECHO_V6 => self.echoes(now, change.token == ECHO_V4),
             token if token >= MAPPINGS => self.datagrams(now, MappingId(token - MAPPINGS)),
             token if token >= ATTEMPTS => self.attempt(now, token - ATTEMPTS),
             token if token >= CALLED => self.accept_calls(now, token - CALLED),
+            token if token >= NEIGHBOURS => self.answer_neighbour(now, token - NEIGHBOURS),
             token => self.change(now, FlowId(token), change),
         }
     }

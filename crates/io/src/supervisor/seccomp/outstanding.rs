@@ -54,7 +54,7 @@ impl Outstanding {
     }
 
     /// Notes that `last` was received while `oldest` is not answered yet.
-    pub(super) fn note(&self, oldest: u64, last: u64) {
+    pub(crate) fn note(&self, oldest: u64, last: u64) {
         let [a, b] = [oldest, last].map(u64::to_ne_bytes);
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&a);

@@ -1,7 +1,7 @@
 //! What the kernel would do: where it would send a packet, which router is next, which prefix an address belongs to.
 //! Asks; changes nothing and sends nothing to the network.
 
-use super::{Mac, Netlink, NetlinkError, family};
+use super::{Mac, Netlink, NetlinkError, Refusal, family};
 use netlink_packet_core::{NLM_F_DUMP, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
@@ -23,7 +23,31 @@ pub struct Route {
     pub source: Option<IpAddr>,
 }
 
+/// A route of the main table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableRoute {
+    /// The first address of its prefix.
+    pub to: IpAddr,
+    /// Bits of the prefix.
+    pub prefix: u8,
+    /// Of several for one prefix, the one of the lowest is used.
+    pub metric: u32,
+    /// How it refuses; none where it leads somewhere.
+    pub refusal: Option<Refusal>,
+}
+
 impl Netlink {
+    /// The routes of the main table, those for one host or many.
+    pub fn main_table(&mut self) -> Result<Vec<TableRoute>, NetlinkError> {
+        let found = self.answers(NLM_F_DUMP, RouteNetlinkMessage::GetRoute(RouteMessage::default()));
+        let found = found.map_err(|source| NetlinkError { what: "asking for the routes".to_owned(), source })?;
+        let routes = found.iter().filter_map(|message| match message {
+            RouteNetlinkMessage::NewRoute(route) => table_route(route),
+            _ => None,
+        });
+        Ok(routes.collect())
+    }
+
     /// The way of a packet to `to`, all tables and rules of the host considered; `None` if there is none.
     pub fn route_to(&mut self, to: IpAddr) -> Result<Option<Route>, NetlinkError> {
         self.route_by(to, Vec::new())
@@ -195,6 +219,32 @@ fn pieces(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
         bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
         Some(piece)
     })
+}
+
+fn table_route(route: &RouteMessage) -> Option<TableRoute> {
+    let header = &route.header;
+    let refusal = match header.kind {
+        RouteType::Unicast => None,
+        RouteType::Unreachable => Some(Refusal::Unreachable),
+        RouteType::Prohibit => Some(Refusal::Prohibit),
+        RouteType::BlackHole => Some(Refusal::BlackHole),
+        _ => return None,
+    };
+    let mut to = match header.address_family {
+        AddressFamily::Inet => IpAddr::from([0; 4]),
+        AddressFamily::Inet6 => IpAddr::from([0u16; 8]),
+        _ => return None,
+    };
+    let mut metric = 0;
+    for attribute in &route.attributes {
+        match attribute {
+            RouteAttribute::Destination(address) => to = ip_of(address)?,
+            RouteAttribute::Priority(priority) => metric = *priority,
+            _ => {}
+        }
+    }
+    let is_main = header.table == RouteHeader::RT_TABLE_MAIN;
+    is_main.then_some(TableRoute { to, prefix: header.destination_prefix_length, metric, refusal })
 }
 
 fn way(route: &RouteMessage) -> Route {

@@ -7,7 +7,7 @@
 mod look;
 mod watch;
 
-pub use look::Route;
+pub use look::{Route, TableRoute};
 pub use watch::Watch;
 
 use super::netns::NetNs;
@@ -25,7 +25,7 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use rustix::net::{AddressFamily as Family, SocketFlags, SocketType, socket_with};
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 
 /// A socket's descriptor.
 pub(crate) fn borrow(socket: &Socket) -> BorrowedFd<'_> {
@@ -56,8 +56,21 @@ pub enum Via {
     Interface(u32),
     /// Unreachable: a sender gets the error that there is no route.
     Nowhere,
+    /// Nowhere, which a sender is told so.
+    Refused(Refusal),
     /// To this host itself: every address of the prefix is its own ("AnyIP").
     Local,
+}
+
+/// How a route refuses (ip-route(8)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Refusal {
+    /// A sender gets the error that the host is unreachable (EHOSTUNREACH).
+    Unreachable,
+    /// That it is forbidden (EACCES).
+    Prohibit,
+    /// Packets vanish; a sender on this host gets EINVAL.
+    BlackHole,
 }
 
 /// What was asked of the kernel, and what it said.
@@ -86,6 +99,12 @@ impl NetlinkError {
 pub struct Netlink {
     socket: Socket,
     sequence: u32,
+}
+
+impl AsFd for Netlink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        borrow(&self.socket)
+    }
 }
 
 /// Index of the loopback interface in every namespace.
@@ -325,9 +344,14 @@ fn route(to: IpAddr, prefix: u8, via: Via) -> RouteMessage {
             message.header.kind = RouteType::Unicast;
             message.attributes.push(RouteAttribute::Oif(index));
         }
-        Via::Nowhere => {
+        Via::Nowhere => return route(to, prefix, Via::Refused(Refusal::Unreachable)),
+        Via::Refused(refusal) => {
             message.header.table = RouteHeader::RT_TABLE_MAIN;
-            message.header.kind = RouteType::Unreachable;
+            message.header.kind = match refusal {
+                Refusal::Unreachable => RouteType::Unreachable,
+                Refusal::Prohibit => RouteType::Prohibit,
+                Refusal::BlackHole => RouteType::BlackHole,
+            };
         }
         Via::Local => {
             message.header.table = RT_TABLE_LOCAL;
