@@ -51,7 +51,6 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     let settings =
         ServerSettings { most: args.most, ..ServerSettings::new(key, args.clients, Access::new(args.allowed)) };
     runtime()?.block_on(async move {
-        crate::realtime::show("relay serve");
         let server = Server::bind(args.listen, settings).await.map_err(|why| match why {
             ServerError::Listen(why) => {
                 anyhow::Error::from(crate::accept::cannot_listen(args.listen, "--listen", &why))
@@ -64,6 +63,12 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
         } else {
             crate::say!("listening on {}, key {public}", server.address());
         }
+        let tally = server.tally();
+        crate::realtime::show_with("relay serve", move |counted| {
+            counted.count("relay-connections", &[], tally.accepted());
+            counted.count("relay-strangers", &[], tally.unknown());
+            Answer::ALL.iter().for_each(|a| counted.count("relay-answers", &[word(*a)], tally.answered(*a)));
+        });
         let verbose = args.verbose;
         server
             .run(move |event| {
@@ -74,6 +79,17 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
             .await;
         Ok(exit::OK)
     })
+}
+
+/// An answer as a label of metrics.
+fn word(answer: Answer) -> &'static str {
+    match answer {
+        Answer::Granted => "granted",
+        Answer::Refused => "refused",
+        Answer::Unreachable => "unreachable",
+        Answer::Gone => "gone",
+        Answer::Busy => "busy",
+    }
 }
 
 fn tell(event: &Event) {
