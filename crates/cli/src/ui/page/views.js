@@ -38,8 +38,8 @@ class Now {
   cards = new Cards(['Programs running', 'Lookups', 'Connections', 'Ready at once', 'Failed', 'Measured, open']);
   pace = new Chart('Lookups and connections', [['lookups', '--dns'], ['connections', '--v4'], ['failed', '--bad']], perSecond);
   flow = new Chart('Data of measured programs', [['down', '--v6'], ['up', '--good']], mbit);
-  races = new Lanes('Latest connections', [['host', 'minmax(11rem, 2fr)', 'left'], ['program', 'minmax(7rem, 1fr)', 'left'], ['lookups and attempts', 'minmax(12rem, 4fr)', 'left'], ['result', '8rem', 'left'], ['took', '5.5rem'], ['ago', '5rem']], nothingYet());
-  open = new Lanes('Open connections of measured programs', [['peer', 'minmax(13rem, 3fr)', 'left'], ['program', 'minmax(7rem, 1fr)', 'left'], ['measured by', '8rem', 'left'], ['open for', '6.5rem'], ['connect', '6.5rem'], ['round trip', '7.5rem'], ['down', '6.5rem'], ['up', '6.5rem'], ['repeated', '7rem']], 'No measurement is running: “sudo headstart run --measure -- PROGRAM” starts one.');
+  races = new Lanes('Latest connections', [['host', 'minmax(11rem, 2fr)', 'left'], ['program', 'minmax(7rem, 1fr)', 'left'], ['lookups and attempts', 'minmax(12rem, 4fr)', 'left'], ['result', '8rem', 'left'], ['took', '6.5rem'], ['ago', '5rem']], nothingYet());
+  open = new Lanes('Open connections of measured programs', [['peer', 'minmax(13rem, 3fr)', 'left'], ['program', 'minmax(7rem, 1fr)', 'left'], ['measured by', '9rem', 'left'], ['open for', '6.5rem'], ['connect', '6.5rem'], ['round trip', '7.5rem'], ['down', '6.5rem'], ['up', '6.5rem'], ['repeated', '7rem']], 'No measurement is running: “sudo headstart run --measure -- PROGRAM” starts one.');
   rates = [0, 1, 2, 3, 4].map(() => new Rate());
 
   element() {
@@ -100,13 +100,13 @@ class Programs {
   title = 'Programs';
   ours = new Table('Programs under headstart run', [['program'], ['lookups'], ['median'], ['90 %'], ['connections'], ['median'], ['90 %'], ['handshake, median'], ['failed'], ['launches']], nothingYet());
   theirs = new Table('Measured programs', [['program'], ['measured by', 'left'], ['open'], ['connections'], ['failed'], ['lookups'], ['lookup'], ['connect'], ['round trip'], ['down'], ['up'], ['longest gap'], ['repeated']], 'No measurement is running: “sudo headstart run --measure -- PROGRAM” starts one.');
-  saved = new Cards(['Waited for lookups', 'Waited for connections', 'Handshakes took', 'Cache hits', 'Opened ahead, used', 'Opened, not used']);
+  saved = new Cards(['Waited for lookups', 'Waited to connect', 'Handshakes took', 'Cache hits', 'Opened ahead, used', 'Opened, not used']);
 
   chosen = h('select', { id: 'of', onchange: () => this.choose() }, h('option', { value: '' }, 'all programs'));
   toConnect = new Spread('Connections: how long programs waited, and how long handshakes took', [['waited', 'v4'], ['handshake', 'v6']]);
   toLookUp = new Spread('Lookups: how long programs waited', [['waited', 'dns']]);
   trend = new Trend([
-    ['Time to connect', [['waited, median', '--v4', 'connect_median'], ['waited, 90 %', '--v6', 'connect_p90'], ['handshake, median', '--good', 'handshake_median']], ms], ['Time to look up', [['median', '--v4', 'lookup_median'], ['90 %', '--v6', 'lookup_p90']], ms],
+    ['Time to connect', [['median', '--v4', 'connect_median'], ['90 %', '--v6', 'connect_p90'], ['handshake', '--good', 'handshake_median']], ms], ['Time to look up', [['median', '--v4', 'lookup_median'], ['90 %', '--v6', 'lookup_p90']], ms],
     ['Measured: time to connect', [['median', '--v4', 'measured_connect_median'], ['90 %', '--v6', 'measured_connect_p90']], ms], ['Measured: data', [['down', '--v6', 'down_bytes'], ['up', '--good', 'up_bytes']], (value) => `${bytes(Math.round(value))}/s`],
     ['Measured: segments sent again', [['segments', '--bad', 'retransmissions']], perSecond],
   ], (told) => this.offer(told.programs));
@@ -148,7 +148,7 @@ class Programs {
     if (sup) {
       const t = sup.tally;
       this.saved.show({
-        'Waited for lookups': span(t.lookup_wait), 'Waited for connections': span(t.connect_wait), 'Handshakes took': span(t.handshakes),
+        'Waited for lookups': span(t.lookup_wait), 'Waited to connect': span(t.connect_wait), 'Handshakes took': span(t.handshakes),
         'Cache hits': share(t.cache_hits, t.cache_misses), 'Opened ahead, used': `${t.spares_taken} of ${t.spares}`, 'Opened, not used': count(t.unused),
       });
     }
@@ -176,11 +176,11 @@ class Network {
   asks = new Chart('Time from query to answer', [['A', '--v4'], ['AAAA', '--v6']], ms);
   families = new Table('Address families', [['family'], ['route', 'left'], ['state', 'left'], ['round trip'], ['lookup']], nothingYet());
   peers = new Table('Addresses on this network', [['address'], ['round trip'], ['state', 'left']], 'No address has been tried on this network.');
-  changes = new Table('Since this page was opened', [['when'], ['change', 'left']], 'No change.');
+  changes = new Table('Changes since this page was opened', [['when'], ['change', 'left']], 'None since this page was opened.');
   trend = new Trend([
     ['Round trip of handshakes', [['IPv4', '--v4', 'rtt IPv4'], ['IPv6', '--v6', 'rtt IPv6']], ms], ['Time from query to answer', [['A', '--v4', 'lookup IPv4'], ['AAAA', '--v6', 'lookup IPv6']], ms],
     ['Lookups and connections', [['lookups', '--dns', 'lookups'], ['connections', '--v4', 'connections'], ['failed', '--bad', 'failed']], perSecond],
-    ['Share of the time in which a family was avoided', [['IPv4', '--v4', 'avoided IPv4'], ['IPv6', '--v6', 'avoided IPv6']], percent],
+    ['Families avoided, share of time', [['IPv4', '--v4', 'avoided IPv4'], ['IPv6', '--v6', 'avoided IPv6']], percent],
   ], (told, range) => {
     this.line.show(told.networks, range, told.at, told.width_s);
     this.visited.show(told.networks.map(([at, id]) => [at, [new Date(at * 1000).toLocaleString(), id]]));
@@ -340,7 +340,7 @@ class Steering {
   channels = new Table('Channels', [['channel'], ['state', 'left'], ['used as', 'left'], ['round trip'], ['loss'], ['packets'], ['data'], ['share']], 'No tunnel over two channels: “sudo headstart up --steer FILE” opens one.');
   cards = new Cards(['Failovers', 'Queued for fast', 'Resent', 'Sent over both', 'Moved to fat', 'Dropped']);
   reasons = new Table('Why packets took which channel', [['reason'], ['channel', 'left'], ['packets'], ['gained, mean']], 'No packet yet.');
-  changes = new Table('Failovers since this page was opened', [['when'], ['change', 'left']], 'No failover.');
+  changes = new Table('Failovers', [['when'], ['change', 'left']], 'None since this page was opened.');
   log = [];
   alive = new Map();
   rates = [new Rate(), new Rate()];

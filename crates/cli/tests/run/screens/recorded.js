@@ -12,7 +12,7 @@ Date = class extends RealDate { constructor(...given) { super(...(given.length >
 const bounds = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 const spread = (...buckets) => ({ buckets: [...buckets, ...Array(15 - buckets.length).fill(0)], sum_s: 1 });
 const race = (name, app, ...events) => ({ name, app, race: 'adaptive', omitted: 0, events: events.map(([at_ms, event, rest]) => ({ at_ms, event, ...rest })) });
-const [v4, v6] = ['198.51.100.7:443', '[2001:db8:7::7]:443'];
+const [v4, v6] = ['198.51.100.7', '2001:db8:7::7'];
 const asked = [[0, 'asked'], [0.1, 'query', { record: 'AAAA', before: 0 }], [0.1, 'query', { record: 'A', before: 0 }]];
 const answers = [[11, 'answer', { record: 'AAAA', addresses: ['2001:db8:7::7'], says: 'ok' }], [12, 'answer', { record: 'A', addresses: ['198.51.100.7'], says: 'ok' }], [12, 'told', { addresses: ['2001:db8:7::7', '198.51.100.7'] }], [12.2, 'wanted', { to: v6 }]];
 const RACES = [
@@ -58,12 +58,14 @@ const NOTHING = { version: '0.1.0', bounds, problems: [], measurements: {}, mess
 /** What has changed by the n-th look, two a second. */
 function change(n) {
   const wave = 1 + Math.sin(n / 9);
-  const up = (value, step) => Math.round(value + n * step);
+  // Counts only go up.
+  const grown = n + 6 * Math.sin(n / 9);
+  const up = (value, step) => Math.round(value + grown * step);
   return {
-    supervisor: { up_ms: 5_400_000 + n * 500, tally: { resolved: 80 + Math.round(n * wave), handed_over: 74 + Math.round(n * wave * 0.8), failed: 2 + (n > 80 ? 1 : 0) }, families: { IPv4: { rtt_ms: 24 + 2 * wave, lookup_ms: 12 + wave }, IPv6: { rtt_ms: 20 + 3 * wave, lookup_ms: 11 + wave } } },
-    measurements: { 6001: { at_ms: 90_000 + n * 500, apps: { rsync: { up_bytes: up(48_000_000, 400_000 + 200_000 * wave) }, chromium: { down_bytes: up(21_000_000, 150_000 * wave) } } } },
-    messages: { 7001: { sessions: { 1: { sent: 1380 + 16 * n, copies: 166 + Math.round(2 * n * wave), bytes: 85_000 + 900 * n, copied_bytes: 9130 + Math.round(90 * n * wave) } } }, 7002: { sessions: { 1: { received: 1380 + 16 * n } } } },
-    daemon: { steering: { ...daemon.steering, channels: [channel('fat', { rtt_ms: 46 + 4 * wave, bytes: up(61_000_000, 700_000 + 90_000 * wave) }), channel('fast', { rtt_ms: 6 + wave, loss: 0.1, packets: 9800, bytes: up(8_300_000, 90_000 * wave), share: 12 })] } },
+    supervisor: { up_ms: 5_400_000 + n * 500, tally: { resolved: up(80, 3), handed_over: up(74, 2.2), failed: 2 + (n > 80 ? 1 : 0) }, families: { IPv4: { rtt_ms: 24 + 2 * wave, lookup_ms: 12 + wave }, IPv6: { rtt_ms: 20 + 3 * wave, lookup_ms: 11 + wave } } },
+    measurements: { 6001: { at_ms: 90_000 + n * 500, apps: { rsync: { up_bytes: up(48_000_000, 400_000) }, chromium: { down_bytes: up(21_000_000, 150_000) } } } },
+    messages: { 7001: { sessions: { 1: { sent: 1380 + 16 * n, copies: up(166, 2), bytes: 85_000 + 900 * n, copied_bytes: up(9130, 90) } } }, 7002: { sessions: { 1: { received: 1380 + 16 * n } } } },
+    daemon: { steering: { ...daemon.steering, channels: [channel('fat', { rtt_ms: 46 + 4 * wave, bytes: up(61_000_000, 700_000) }), channel('fast', { rtt_ms: 6 + wave, loss: 0.1, packets: 9800, bytes: up(8_300_000, 90_000), share: 12 })] } },
   };
 }
 
@@ -80,9 +82,9 @@ const history = {
     lookups: line((n) => 2 + Math.sin(n / 12)), connections: line((n) => 1.6 + Math.sin(n / 12)), failed: line((n) => (n > 200 ? 0.2 : 0)), 'avoided IPv4': line(() => 0), 'avoided IPv6': line((n) => (n > 190 ? 1 : 0)),
   },
 };
-const row = (condition, arm, ours, low, high, more) => ({ claim: 'p1-connect', condition, metric: 'connect time, median', unit: 'ms', arm, baseline_arm: 'sequential', ours, baseline: 260, ratio: ours / 260, interval: [low, high], paper: 0.4, verdict: 'reproduced', ...more });
+const row = (condition, arm, ours, more) => ({ claim: 'p1-connect', condition, metric: 'connect time, median', unit: 'ms', arm, baseline_arm: 'sequential', ours, baseline: 260, ratio: ours / 260, interval: [0.93 * ours / 260, 1.07 * ours / 260], paper: 0.4, verdict: 'reproduced', ...more });
 const outcome = (seed, shift) => ({ version: 1, experiment: 'connect-model', valid: true, why_invalid: [], seed, extent: { quick: true, speeds: 'sim', seconds: 34 }, notes: ['A note that a reader must know.'],
-  rows: [row('healthy', 'adaptive', 252 + shift, 0.93, 1.01, { verdict: 'weaker' }), row('IPv6 answers lost', 'adaptive', 96 + shift, 0.34, 0.41), row('IPv6 black hole', 'adaptive', 118 + 2 * shift, 0.42 + shift / 200, 0.48 + shift / 150), row('both slow', 'happy-eyeballs-v2', 301, 1.05, 1.22, { verdict: 'not reproduced' })],
+  rows: [row('healthy', 'adaptive', 252 + shift, { verdict: 'weaker' }), row('IPv6 answers lost', 'adaptive', 96 + shift / 20), row('IPv6 black hole', 'adaptive', 118 + 2 * shift), row('both slow', 'happy-eyeballs-v2', 301, { verdict: 'not reproduced' })],
   prices: [{ condition: 'healthy', arm: 'adaptive', what: 'connection attempts a visit', unit: '', amount: 1.12 }], conditions: [{ name: 'healthy', about: 'a home network, 20 ms' }] });
 const said = (seed) => ({ experiment: 'connect-model', valid: true, seed, extent: { quick: true, speeds: 'sim', seconds: 34 }, rows: 4, verdicts: { reproduced: 2, weaker: 1, 'not reproduced': 1 } });
 const told = (name, seed, shift) => ({ id: `0/${name}`, name, rows_left_out: 0, result: outcome(seed, shift) });
