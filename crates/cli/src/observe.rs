@@ -182,7 +182,7 @@ impl<T: Counts> Kept<T> {
         self.take(told.collect(), now, problems)
     }
 
-    /// Takes in what processes have told, each by its number. One that has ended is told apart from one that answers nothing this time,
+    /// Takes in what processes have told, each by its number. One that has ended is distinguished from one that answers nothing this time,
     /// as others ask too often, and goes on as it was: otherwise it would be counted twice when it answers again.
     fn take(&mut self, told: Vec<(u32, io::Result<T>)>, now: Instant, problems: &mut Vec<String>) -> (Vec<T>, T::Sum) {
         let mut before = std::mem::take(&mut self.running);

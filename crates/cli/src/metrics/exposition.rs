@@ -145,7 +145,7 @@ mod tests {
             "headstart_relay_answers_total{answer=\"granted\"} 4",
             "headstart_serve_answer_seconds_count{protocol=\"HTTP/3\",status=\"2xx\"} 1",
             "headstart_serve_data_bytes_total{protocol=\"HTTP/3\"} 900",
-            "headstart_serve_connections 2",
+            "headstart_serve_connections 2.0",
         ] {
             assert!(open.lines().any(|l| l == line), "{line}\n{open}");
         }

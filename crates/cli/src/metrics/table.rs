@@ -34,7 +34,7 @@ impl Kind {
 pub enum Value {
     /// A number of a counter.
     Count(u64),
-    /// A number of a counter that is none of things.
+    /// An amount that a counter adds up, such as seconds.
     Sum(f64),
     /// A number of a gauge.
     Number(f64),

@@ -160,9 +160,8 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         let config = quinn::crypto::rustls::QuicServerConfig::try_from(quic)?;
         let config = quinn::ServerConfig::with_crypto(Arc::new(config));
         let access = log.as_ref().map(Access::to).unwrap_or_default();
-        let counts = access.counts();
         let serving = Serving { access, ..Serving::new(site, stop) };
-        board::show(serving.places.clone(), counts);
+        board::show(serving.places.clone(), serving.access.counts());
         let rounds = serving.turns.clone();
         // Until the runtime ends.
         tokio::spawn(async move { rounds.run().await });

@@ -90,7 +90,7 @@ fn head(status: &Status) -> Value {
     })
 }
 
-/// What was told last.
+/// The state that was written last.
 #[derive(Default)]
 struct Log {
     channels: BTreeMap<String, Value>,

@@ -108,7 +108,7 @@ class Programs {
   trend = new Trend([
     ['Time to connect', [['median', '--v4', 'connect_median'], ['90 %', '--v6', 'connect_p90'], ['handshake', '--good', 'handshake_median']], ms], ['Time to look up', [['median', '--v4', 'lookup_median'], ['90 %', '--v6', 'lookup_p90']], ms],
     ['Measured: time to connect', [['median', '--v4', 'measured_connect_median'], ['90 %', '--v6', 'measured_connect_p90']], ms], ['Measured: data', [['down', '--v6', 'down_bytes'], ['up', '--good', 'up_bytes']], (value) => `${bytes(Math.round(value))}/s`],
-    ['Measured: segments sent again', [['segments', '--bad', 'retransmissions']], perSecond],
+    ['Measured: segments retransmitted', [['segments', '--bad', 'retransmissions']], perSecond],
   ], (told) => this.offer(told.programs));
 
   element() {
