@@ -57,18 +57,18 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
             }
             why @ ServerError::Key(_) => anyhow::anyhow!("{}: {why}", args.listen),
         })?;
-        if args.format.json {
-            let (address, key) = (server.address().to_string(), public.to_string());
-            document(1, serde_json::json!({ "address": address, "key": key, "pid": std::process::id() }));
-        } else {
-            crate::say!("listening on {}, key {public}", server.address());
-        }
         let tally = server.tally();
         crate::realtime::show_with("relay serve", move |counted| {
             counted.count("relay-connections", &[], tally.accepted());
             counted.count("relay-strangers", &[], tally.unknown());
             Answer::ALL.iter().for_each(|a| counted.count("relay-answers", &[word(*a)], tally.answered(*a)));
         });
+        if args.format.json {
+            let (address, key) = (server.address().to_string(), public.to_string());
+            document(1, serde_json::json!({ "address": address, "key": key, "pid": std::process::id() }));
+        } else {
+            crate::say!("listening on {}, key {public}", server.address());
+        }
         let verbose = args.verbose;
         server
             .run(move |event| {

@@ -57,7 +57,7 @@ inside!(what_a_relay_and_its_sessions_have_done_is_in_the_metrics_after_they_hav
         let of = |line: &str| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok();
         text.lines().find_map(of).unwrap_or_default()
     };
-    assert!(metric("headstart_up{part=\"messages\"}") >= 2.0, "relay and receiver");
+    until("relay and receiver can be asked", || metric("headstart_up{part=\"messages\"}") == 2.0);
     let mut words =
         ["realtime", "send", &to, "--streams", "2", "--interval", "1", "--json"].map(str::to_owned).to_vec();
     words.extend(folder.through(&at));
