@@ -110,9 +110,17 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("proxy", &["headstart proxy --fat eth0 --fast wwan0", "headstart proxy --fat 192.0.2.7 --fast wwan0 --verbose"]),
     ("gateway", &["sudo headstart gateway gateway.conf --nat"]),
-    ("steer", &["headstart steer genkey > secret.key", "headstart steer pubkey < secret.key"]),
+    (
+        "steer",
+        &[
+            "headstart steer genkey > secret.key",
+            "headstart steer pubkey < secret.key",
+            "headstart steer log steer.sqlog",
+        ],
+    ),
     ("steer genkey", &["headstart steer genkey > secret.key"]),
     ("steer pubkey", &["headstart steer pubkey < secret.key"]),
+    ("steer log", &["headstart steer log steer.sqlog"]),
     (
         "lab",
         &[

@@ -8,6 +8,7 @@ mod accept;
 mod beside;
 mod client;
 mod config;
+mod counted;
 #[cfg(feature = "lab")]
 mod demo;
 #[cfg(all(test, feature = "lab"))]
@@ -36,6 +37,7 @@ mod post;
 #[cfg(feature = "lab")]
 mod probe;
 mod proxy;
+mod qlog;
 mod realtime;
 mod relay;
 mod run;
@@ -49,6 +51,7 @@ mod trace;
 mod ui;
 mod watch;
 mod web;
+mod written;
 
 pub use serve::rehearsal;
 

@@ -3,10 +3,13 @@
 //! It asks only on request; nothing here runs on its own. What was counted by a measurement that has ended stays in the
 //! sums, so that none of them ever goes down.
 
+use crate::counted::Counted;
+use crate::realtime::Board as Messages;
+use crate::serve::board::Board as Serving;
 use headstart_core::connect::explain::RaceReport;
 use headstart_core::time::{Duration, Instant};
 use headstart_core::timing::Timings;
-use headstart_io::board;
+use headstart_io::board::{self, Report};
 use headstart_io::clock::Clock;
 use headstart_io::control::{ControlError, Observation};
 use headstart_io::daemon::client::ask;
@@ -15,6 +18,7 @@ use headstart_io::forward::board::Board;
 use headstart_io::host::place::Place;
 use headstart_io::link::Link;
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The most races of a page that shows them.
@@ -43,7 +47,11 @@ pub struct Sources {
     /// All measurements since this process began, the ended ones too.
     pub measured: Timings,
     /// Processes with sessions of small messages.
-    pub messages: Vec<crate::realtime::Board>,
+    pub messages: Vec<Messages>,
+    /// Servers of folders.
+    pub serving: Vec<Serving>,
+    /// What both have counted since they began, if they still ran when this process began: the ended ones too.
+    pub counted: Counted,
     /// When they were asked.
     pub at: Instant,
     /// What did not answer, and why.
@@ -93,9 +101,119 @@ pub struct Observer {
 struct State {
     latest: Option<Arc<Sources>>,
     races: Races,
-    /// Measurements as they were when last asked, and what those have counted that have ended.
-    running: BTreeMap<u32, Board>,
-    ended: Timings,
+    measurements: Kept<Board>,
+    messages: Kept<Messages>,
+    serving: Kept<Serving>,
+}
+
+/// How long a process that cannot be asked is shown as it was before that is said.
+const STALE: Duration = Duration::from_secs(5);
+
+/// What processes report that count on their own.
+trait Counts: Report + Clone {
+    /// What a problem calls such a process.
+    const KIND: &'static str;
+    /// What several have counted together.
+    type Sum: Default + Clone;
+
+    /// For how long it has run, in milliseconds.
+    fn ran_ms(&self) -> f64;
+    /// Adds what it has counted.
+    fn add_to(&self, sum: &mut Self::Sum);
+}
+
+impl Counts for Board {
+    const KIND: &'static str = "measurement";
+    type Sum = Timings;
+
+    fn ran_ms(&self) -> f64 {
+        self.at_ms
+    }
+
+    fn add_to(&self, sum: &mut Timings) {
+        self.timings.iter().for_each(|timed| sum.add(timed));
+        self.counts.iter().for_each(|(program, what, n)| sum.count(program, what, *n));
+    }
+}
+
+impl Counts for Messages {
+    const KIND: &'static str = "sessions of";
+    type Sum = Counted;
+
+    fn ran_ms(&self) -> f64 {
+        self.up_ms
+    }
+
+    fn add_to(&self, sum: &mut Counted) {
+        sum.add(&self.counted);
+    }
+}
+
+impl Counts for Serving {
+    const KIND: &'static str = "server";
+    type Sum = Counted;
+
+    fn ran_ms(&self) -> f64 {
+        self.up_ms
+    }
+
+    fn add_to(&self, sum: &mut Counted) {
+        sum.add(&self.counted);
+    }
+}
+
+/// Processes of a kind as they were when last asked and when that was, and what those have counted that have ended.
+#[derive(Debug)]
+struct Kept<T: Counts> {
+    running: BTreeMap<u32, (T, Instant)>,
+    ended: T::Sum,
+}
+
+impl<T: Counts> Default for Kept<T> {
+    fn default() -> Self {
+        Self { running: BTreeMap::new(), ended: T::Sum::default() }
+    }
+}
+
+impl<T: Counts> Kept<T> {
+    /// Asks all processes of the kind that may be asked. The sum never goes down.
+    fn ask(&mut self, now: Instant, problems: &mut Vec<String>) -> (Vec<T>, T::Sum) {
+        let told = board::running::<T>().into_iter().map(|pid| (pid, board::ask::<T>(pid)));
+        self.take(told.collect(), now, problems)
+    }
+
+    /// Takes in what processes have told, each by its number. One that has ended is distinguished from one that answers nothing this time,
+    /// as others ask too often, and goes on as it was: otherwise it would be counted twice when it answers again.
+    fn take(&mut self, told: Vec<(u32, io::Result<T>)>, now: Instant, problems: &mut Vec<String>) -> (Vec<T>, T::Sum) {
+        let mut before = std::mem::take(&mut self.running);
+        for (pid, told) in told {
+            let known = before.remove(&pid);
+            match (told, known) {
+                (Ok(board), known) => {
+                    // One with the same number that is younger is another.
+                    if let Some((old, _)) = known.filter(|(old, _)| board.ran_ms() < old.ran_ms()) {
+                        old.add_to(&mut self.ended);
+                    }
+                    self.running.insert(pid, (board, now));
+                }
+                (Err(why), Some((old, _))) if why.kind() == io::ErrorKind::ConnectionRefused => {
+                    old.add_to(&mut self.ended);
+                }
+                // It has ended before it was asked.
+                (Err(why), None) if why.kind() == io::ErrorKind::ConnectionRefused => {}
+                (Err(why), known) => {
+                    if known.as_ref().is_none_or(|(_, at)| now.since(*at) >= STALE) {
+                        problems.push(format!("{} {pid}: {why}", T::KIND));
+                    }
+                    self.running.extend(known.map(|known| (pid, known)));
+                }
+            }
+        }
+        before.into_values().for_each(|(old, _)| old.add_to(&mut self.ended));
+        let mut sum = self.ended.clone();
+        self.running.values().for_each(|(board, _)| board.add_to(&mut sum));
+        (self.running.values().map(|(board, _)| board.clone()).collect(), sum)
+    }
 }
 
 impl Observer {
@@ -128,40 +246,51 @@ impl Observer {
             Ok(Answer::Status(status)) => Some(*status),
             _ => None,
         });
-        let messages = crate::realtime::boards(&mut problems);
-        let boards = state.measurements(&mut problems);
-        let mut measured = state.ended.clone();
-        boards.iter().for_each(|board| add(&mut measured, board));
+        let now = self.clock.now();
+        let (boards, measured) = state.measurements.ask(now, &mut problems);
+        let (messages, mut counted) = state.messages.ask(now, &mut problems);
+        let (serving, served) = state.serving.ask(now, &mut problems);
+        counted.add(&served);
         let at = self.clock.now();
-        let sources = Arc::new(Sources { supervisor, races, daemon, boards, measured, messages, at, problems });
+        let sources = Sources { supervisor, races, daemon, boards, measured, messages, serving, counted, at, problems };
+        let sources = Arc::new(sources);
         state.latest = Some(Arc::clone(&sources));
         sources
     }
 }
 
-impl State {
-    /// The boards of all measurements that may be asked; what ended ones had counted is kept.
-    fn measurements(&mut self, problems: &mut Vec<String>) -> Vec<Board> {
-        let mut now = BTreeMap::new();
-        for pid in board::running::<Board>() {
-            match board::ask::<Board>(pid) {
-                Ok(board) => _ = now.insert(pid, board),
-                Err(why) => problems.push(format!("measurement {pid}: {why}")),
-            }
-        }
-        let before = std::mem::take(&mut self.running);
-        for (pid, old) in before {
-            // One with the same number that is younger is another.
-            if now.get(&pid).is_none_or(|new| new.at_ms < old.at_ms) {
-                add(&mut self.ended, &old);
-            }
-        }
-        self.running = now.clone();
-        now.into_values().collect()
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn add(sum: &mut Timings, board: &Board) {
-    board.timings.iter().for_each(|timed| sum.add(timed));
-    board.counts.iter().for_each(|(program, what, n)| sum.count(program, what, *n));
+    /// What a measurement tells after so many milliseconds, with so many bytes.
+    fn board(at_ms: f64, bytes: u64) -> Board {
+        Board { at_ms, counts: vec![("curl".into(), "down_bytes".into(), bytes)], ..Board::default() }
+    }
+
+    fn bytes(sum: &Timings) -> u64 {
+        sum.counts().map(|(_, _, n)| n).sum()
+    }
+
+    #[test]
+    fn a_process_that_answers_nothing_for_a_while_is_shown_as_it_was_and_counted_once() {
+        let (mut kept, mut problems) = (Kept::<Board>::default(), vec![]);
+        let refused = || Err(io::Error::new(io::ErrorKind::PermissionDenied, "asked too often"));
+        let mut take = |second: u64, told: Vec<(u32, io::Result<Board>)>| {
+            problems.clear();
+            let (boards, sum) = kept.take(told, Instant::from_millis(1000 * second), &mut problems);
+            (boards.len(), bytes(&sum), problems.len())
+        };
+        assert_eq!(take(0, vec![(7, refused())]), (0, 0, 1), "it has never told anything");
+        assert_eq!(take(1, vec![(7, Ok(board(1e3, 10)))]), (1, 10, 0));
+        assert_eq!(take(2, vec![(7, refused())]), (1, 10, 0));
+        assert_eq!(take(3, vec![(7, Ok(board(3e3, 12)))]), (1, 12, 0), "not 22");
+        assert_eq!(take(9, vec![(7, refused())]), (1, 12, 1), "it is said that this is old");
+        // Another process of the same number, one that has ended, and one that cannot be reached any more.
+        assert_eq!(take(10, vec![(7, Ok(board(5.0, 1))), (8, Ok(board(1.0, 100)))]), (2, 113, 0));
+        assert_eq!(take(11, vec![(7, Ok(board(9.0, 2)))]), (1, 114, 0));
+        let gone = Err(io::ErrorKind::ConnectionRefused.into());
+        assert_eq!(take(12, vec![(7, gone)]), (0, 114, 0));
+        assert_eq!(take(13, vec![]), (0, 114, 0), "never less");
+    }
 }

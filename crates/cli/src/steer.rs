@@ -1,4 +1,6 @@
-//! `headstart steer`: keys for tunnels over two channels, as `wg` makes them.
+//! `headstart steer`: keys for tunnels over two channels, as `wg` makes them, and a log of what a tunnel decides.
+
+mod log;
 
 use crate::exit::{self, Usage};
 use crate::output::{self, Format};
@@ -12,6 +14,8 @@ pub enum Verb {
     Genkey(Format),
     /// Read a secret key from standard input and print its public part.
     Pubkey(Format),
+    /// Write the daemon's steering decisions as qlog until SIGINT or SIGTERM.
+    Log(log::Args),
 }
 
 /// A key and the end of its line; anything longer is not a key.
@@ -20,6 +24,7 @@ const LONGEST: u64 = 64;
 /// Runs a verb.
 pub fn run(verb: &Verb) -> anyhow::Result<u8> {
     match verb {
+        Verb::Log(args) => return log::run(args),
         Verb::Genkey(format) => print(*format, "secret", &SecretKey::generate()?.reveal().to_string()),
         Verb::Pubkey(format) => {
             let mut text = String::new();

@@ -14,6 +14,79 @@ static SESSIONS: Mutex<Option<Known>> = Mutex::new(None);
 struct Known {
     begun: u64,
     all: Vec<(u64, Weak<Shared>)>,
+    /// What those have done that are gone.
+    ended: Totals,
+    /// The most that was told.
+    told: Totals,
+}
+
+/// What all sessions of this process have done since [`start`], those that have ended too. No count ever goes down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Sessions that began.
+    pub begun: u64,
+    /// Messages handed in.
+    pub sent: u64,
+    /// Messages handed to the program.
+    pub received: u64,
+    /// Copies that were sent.
+    pub copies: u64,
+    /// Bytes of messages that were sent, with those of copies.
+    pub bytes: u64,
+    /// Of these, bytes of copies.
+    pub copied_bytes: u64,
+    /// Connections that were left because a message on them was overdue.
+    pub stalls: u64,
+    /// Messages of which a copy was there first.
+    pub ahead: u64,
+    /// By how much, added up.
+    pub saved: Duration,
+    /// Values that were dropped for newer ones.
+    pub conflated: u64,
+}
+
+impl Totals {
+    fn each(
+        self,
+        other: Self,
+        number: impl Fn(u64, u64) -> u64,
+        time: impl Fn(Duration, Duration) -> Duration,
+    ) -> Self {
+        Self {
+            begun: number(self.begun, other.begun),
+            sent: number(self.sent, other.sent),
+            received: number(self.received, other.received),
+            copies: number(self.copies, other.copies),
+            bytes: number(self.bytes, other.bytes),
+            copied_bytes: number(self.copied_bytes, other.copied_bytes),
+            stalls: number(self.stalls, other.stalls),
+            ahead: number(self.ahead, other.ahead),
+            saved: time(self.saved, other.saved),
+            conflated: number(self.conflated, other.conflated),
+        }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        self.each(other, u64::saturating_add, Duration::saturating_add)
+    }
+}
+
+impl From<Stats> for Totals {
+    /// Of one session; that it began is counted elsewhere.
+    fn from(stats: Stats) -> Self {
+        Self {
+            begun: 0,
+            sent: stats.sent,
+            received: stats.received,
+            copies: stats.copies,
+            bytes: stats.bytes,
+            copied_bytes: stats.bytes_again,
+            stalls: stats.stalls,
+            ahead: stats.ahead,
+            saved: stats.saved,
+            conflated: stats.conflated,
+        }
+    }
 }
 
 /// A session that goes on.
@@ -50,10 +123,43 @@ pub fn sessions() -> Vec<Observed> {
     all.iter().filter_map(|(number, shared)| observed(*number, shared)).collect()
 }
 
+/// What all of them have done; nothing before [`start`].
+pub fn totals() -> Totals {
+    let (all, gone) = {
+        let known = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(known) = known.as_ref() else { return Totals::default() };
+        let all: Vec<_> = known.all.iter().filter_map(|(_, session)| session.upgrade()).collect();
+        (all, Totals { begun: known.begun, ..known.ended })
+    };
+    let sum = all.iter().fold(gone, |sum, shared| sum.plus(done(shared)));
+    // One that is just going is neither among those that go on nor among those that are gone: what it has done was told before.
+    let mut known = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(known) = known.as_mut() else { return sum };
+    known.told = known.told.each(sum, u64::max, Duration::max);
+    known.told
+}
+
+fn done(shared: &Shared) -> Totals {
+    shared.lock().messenger.stats(shared.clock.now()).into()
+}
+
+/// A session is gone.
+pub(crate) fn gone(shared: &Shared) {
+    if shared.noted.get().is_none() {
+        return;
+    }
+    let done = done(shared);
+    let mut known = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = known.as_mut() {
+        known.ended = known.ended.plus(done);
+    }
+}
+
 /// One more session.
 pub(crate) fn note(shared: &Arc<Shared>) {
     let mut known = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(Known { begun, all }) = known.as_mut() else { return };
+    let Some(Known { begun, all, .. }) = known.as_mut() else { return };
+    let _ = shared.noted.set(());
     if all.len() == all.capacity() {
         all.retain(|(_, session)| session.strong_count() > 0);
     }

@@ -23,6 +23,8 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     /// Where its first connection leads, or comes from.
     pub peer: OnceLock<String>,
+    /// It is one of those that [`observe`] lists.
+    pub noted: OnceLock<()>,
     /// Which options the kernel took.
     pub tcp_options: OnceLock<TcpOptions>,
     /// The deadline has moved.
@@ -137,12 +139,19 @@ impl State {
     }
 }
 
+impl Drop for Shared {
+    fn drop(&mut self) {
+        observe::gone(self);
+    }
+}
+
 impl Shared {
     pub fn new(messenger: Messenger, clock: Clock, patience: Duration) -> Arc<Self> {
         let shared = Arc::new(Self {
             clock,
             tcp_options: OnceLock::new(),
             peer: OnceLock::new(),
+            noted: OnceLock::new(),
             state: Mutex::new(State {
                 messenger,
                 writers: Vec::new(),

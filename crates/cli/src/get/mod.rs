@@ -10,17 +10,20 @@ mod connect;
 mod part;
 mod progress;
 mod reply;
+mod story;
 pub mod trust;
 mod url;
 
 use crate::exit::{self, Coded, Usage};
 use crate::paths::Remembering;
+use crate::qlog::{self, Inlet, Side};
+use crate::written::Written;
 use clap::builder::UnknownArgumentValueParser;
 use connect::{Connector, Opened, Versions};
 use headstart_core::cwnd::history::Medium;
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::range::ContentRange;
-use headstart_io::clock::Clock;
+use headstart_io::clock::{Clock, wall};
 use hyper::StatusCode;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use indicatif::DecimalBytes;
@@ -31,6 +34,8 @@ use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
+use story::Story;
 use trust::Trust;
 use url::Url;
 
@@ -62,6 +67,9 @@ pub struct Args {
     insecure: bool,
     #[command(flatten)]
     paths: crate::paths::Remember,
+    /// Write qlog events of connections over HTTP/3 into DIR, one file per server.
+    #[arg(long, value_name = "DIR")]
+    qlog: Option<PathBuf>,
     /// Fetch N times, each over a new connection that reuses session tickets and tokens.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     times: u32,
@@ -100,10 +108,24 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     // Where the kernel tells nothing of it, all networks are one.
     let network = headstart_io::surroundings::look(&[]).map(|seen| seen.network()).unwrap_or_default();
     let medium = if headstart_io::surroundings::is_wireless() { Medium::Wireless } else { Medium::Wired };
-    let paths = Arc::new(args.paths.open(network, medium, None)?);
+    let log = args.qlog.as_deref().map(|folder| qlog::begin(folder, Side::Client)).transpose()?;
+    let paths = Arc::new(args.paths.open(network, medium, log.as_ref().map(qlog::listener))?);
+    let inlet = log.as_ref().map(Written::inlet);
     let fetched = runtime.block_on(async {
         let connector = Connector::new(args.http, &trust, paths.clone())?;
-        let fetched = fetch_all(args, &url, &place, &connector, &paths, quiet).await;
+        let fetched = fetch_all(
+            args,
+            Fetch {
+                url: &url,
+                place: &place,
+                connector: &connector,
+                paths: &paths,
+                resume: args.resume,
+                quiet,
+                log: inlet.as_ref(),
+            },
+        )
+        .await;
         // A server keeps a connection that just falls silent for its whole idle time, so one that failed is closed, too.
         connector.close().await;
         fetched
@@ -111,24 +133,17 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     paths.end();
     // What still runs is of no use any more.
     runtime.shutdown_background();
-    fetched.map(|()| exit::OK)
+    let is_whole = log.is_none_or(Written::end);
+    fetched.map(|()| if is_whole { exit::OK } else { exit::FAILURE })
 }
 
 /// Fetches as often as `args` say, one after the other.
-async fn fetch_all(
-    args: &Args,
-    url: &Url,
-    place: &Place,
-    connector: &Connector,
-    paths: &Remembering,
-    quiet: bool,
-) -> anyhow::Result<()> {
+async fn fetch_all(args: &Args, fetch: Fetch<'_>) -> anyhow::Result<()> {
     for n in 0..args.times {
-        let fetch = Fetch { url, place, connector, paths, resume: args.resume, quiet };
         let done = fetch.run().await?;
         if args.json {
             done.tell();
-        } else if !quiet {
+        } else if !fetch.quiet {
             crate::complain!("{}", done.text(&args.output));
         }
         // Tickets come behind the answer.
@@ -157,6 +172,18 @@ struct Fetch<'a> {
     paths: &'a Remembering,
     resume: bool,
     quiet: bool,
+    /// Where the story of its connection is written.
+    log: Option<&'a Inlet>,
+}
+
+/// An answer, and the connection that it comes over. See [`Done`].
+struct Answered {
+    opened: Opened,
+    reply: Reply,
+    /// The connection was begun after so many milliseconds.
+    begun_ms: f64,
+    handshake_ms: f64,
+    early_data: Option<bool>,
 }
 
 /// How a fetch went.
@@ -183,42 +210,30 @@ fn ms(clock: &Clock) -> f64 {
 impl Fetch<'_> {
     async fn run(&self) -> anyhow::Result<Done> {
         let clock = Clock::new();
+        let began = Instant::ZERO + wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let addresses = self.look_up().await?;
         let name_ms = ms(&clock);
         let begun = if self.resume { self.place.begun(&self.url.to_string()) } else { None };
-        let mut headers = HeaderMap::new();
-        if let Some(begun) = &begun {
-            headers.insert(header::RANGE, HeaderValue::from_str(&format!("bytes={}-", begun.have))?);
-            headers.insert(header::IF_RANGE, HeaderValue::from_str(&begun.validator)?);
-        }
-        let mut opened = self.connector.connect(self.url, &addresses, true).await?;
-        let mut handshake_ms = ms(&clock);
-        let mut reply = self.ask(&mut opened, &headers).await;
-        let mut early_data = None;
-        if let Opened::Three { early: early @ Some(_), .. } = &mut opened
-            && let Some(accepted) = early.take()
-        {
-            // What was sent ahead may be refused, and is then as if it had never been sent.
-            let accepted = accepted.await;
-            early_data = Some(accepted);
-            if !accepted || reply.is_err() {
-                opened = self.connector.connect(self.url, &addresses, false).await?;
-                handshake_ms = ms(&clock);
-                reply = self.ask(&mut opened, &headers).await;
-            }
-        }
-        let lost_on_the_way = |why: anyhow::Error| {
-            why.downcast()
-                .unwrap_or_else(|why| Coded(exit::UNREACHABLE, format!("no answer from {}: {why:#}", self.url)))
-        };
-        let mut reply = reply.map_err(lost_on_the_way)?;
+        let Answered { opened, mut reply, begun_ms, handshake_ms, early_data } =
+            self.answered(&clock, &addresses, begun.as_ref()).await?;
         let first_byte_ms = ms(&clock);
         let Wanted { from, length, sink } = self.wanted(&reply, begun.as_ref())?;
+        let mut story = match (self.log, &opened) {
+            (Some(to), Opened::Three { connection, .. }) => {
+                let is_early = early_data == Some(true);
+                Some(Story::begin(to, connection.clone(), began, (begun_ms, handshake_ms), is_early))
+            }
+            _ => None,
+        };
+        let mut look = || _ = story.as_mut().map(|story| story.look(ms(&clock)));
         let bytes = match sink {
-            Some(sink) => self.body(&mut reply, sink, from, length).await?,
+            Some(sink) => self.body(&mut reply, sink, (from, length), &mut look).await?,
             None => 0,
         };
         let total_ms = ms(&clock);
+        if let Some(story) = story {
+            story.end(total_ms);
+        }
         let quic = if let Opened::Three { connection, .. } = &opened { Some(connection) } else { None };
         let lost = quic.map(|connection| connection.stats().path.lost_packets);
         let address = quic.map(quinn::Connection::remote_address);
@@ -240,6 +255,44 @@ impl Fetch<'_> {
             start,
             lost,
         })
+    }
+
+    /// The answer to a request over a connection to one of `addresses`, which the first may come with.
+    async fn answered(
+        &self,
+        clock: &Clock,
+        addresses: &[SocketAddr],
+        begun: Option<&Begun>,
+    ) -> anyhow::Result<Answered> {
+        let mut headers = HeaderMap::new();
+        if let Some(begun) = begun {
+            headers.insert(header::RANGE, HeaderValue::from_str(&format!("bytes={}-", begun.have))?);
+            headers.insert(header::IF_RANGE, HeaderValue::from_str(&begun.validator)?);
+        }
+        let mut begun_ms = ms(clock);
+        let mut opened = self.connector.connect(self.url, addresses, true).await?;
+        let mut handshake_ms = ms(clock);
+        let mut reply = self.ask(&mut opened, &headers).await;
+        let mut early_data = None;
+        if let Opened::Three { early: early @ Some(_), .. } = &mut opened
+            && let Some(accepted) = early.take()
+        {
+            // What was sent ahead may be refused, and is then as if it had never been sent.
+            let accepted = accepted.await;
+            early_data = Some(accepted);
+            if !accepted || reply.is_err() {
+                begun_ms = ms(clock);
+                opened = self.connector.connect(self.url, addresses, false).await?;
+                handshake_ms = ms(clock);
+                reply = self.ask(&mut opened, &headers).await;
+            }
+        }
+        let lost_on_the_way = |why: anyhow::Error| {
+            why.downcast()
+                .unwrap_or_else(|why| Coded(exit::UNREACHABLE, format!("no answer from {}: {why:#}", self.url)))
+        };
+        let reply = reply.map_err(lost_on_the_way)?;
+        Ok(Answered { opened, reply, begun_ms, handshake_ms, early_data })
     }
 
     async fn look_up(&self) -> Result<Vec<SocketAddr>, Coded> {
@@ -302,8 +355,14 @@ impl Fetch<'_> {
         }
     }
 
-    /// Takes the body in; how many bytes there were.
-    async fn body(&self, reply: &mut Reply, mut sink: Sink, from: u64, length: Option<u64>) -> anyhow::Result<u64> {
+    /// Takes the body in, and calls `look` as it comes; how many bytes there were.
+    async fn body(
+        &self,
+        reply: &mut Reply,
+        mut sink: Sink,
+        (from, length): (u64, Option<u64>),
+        look: &mut impl FnMut(),
+    ) -> anyhow::Result<u64> {
         let bar = progress::bar(self.quiet, from, length.map(|length| from.saturating_add(length)));
         let mut came = 0u64;
         let why = loop {
@@ -312,6 +371,7 @@ impl Fetch<'_> {
                 Ok(Some(bytes)) => {
                     sink.write(&bytes)?;
                     came += bytes.len() as u64;
+                    look();
                     bar.set_position(from + came);
                 }
                 Ok(None) => break None,

@@ -12,10 +12,11 @@ pub fn query(metric: &Metric) -> (String, String) {
     let by = metric.labels.join(", ");
     let legend = metric.labels.iter().map(|label| format!("{{{{{label}}}}}")).collect::<Vec<_>>().join(" ");
     match metric.kind {
-        // A quantile of each program; families and outcomes are in the series, for a closer look.
+        // A quantile of each value of the first label, mostly programs; the others are in the series, for a closer look.
         Kind::Histogram => {
-            let of = format!("sum by (le, program) (rate({series}_bucket[{WINDOW}]))");
-            (format!("histogram_quantile(0.9, {of})"), "{{program}}".to_owned())
+            let first = metric.labels.first().copied().unwrap_or("le");
+            let of = format!("sum by (le, {first}) (rate({series}_bucket[{WINDOW}]))");
+            (format!("histogram_quantile(0.9, {of})"), format!("{{{{{first}}}}}"))
         }
         Kind::Counter if by.is_empty() => (format!("sum(rate({series}[{WINDOW}]))"), series),
         Kind::Counter => (format!("sum by ({by}) (rate({series}[{WINDOW}]))"), legend),

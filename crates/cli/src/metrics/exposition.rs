@@ -1,10 +1,13 @@
 //! The metrics as text: OpenMetrics 1.0, or the older format of Prometheus for readers that do not ask for it.
 //!
-//! Histograms are classic ones. Native ones exist only in Prometheus's protobuf, which this text is not.
+//! Histograms of texts are classic ones. Native ones exist only in Prometheus's protobuf ([`super::protobuf`]), which a Prometheus asks for
+//! where they are turned on.
 
+use super::protobuf;
 use super::table::{ALL, Kind, Metric, Value};
 use crate::observe::Sources;
-use headstart_core::timing::{BOUNDS, Histogram};
+use headstart_core::timing::BOUNDS;
+use hyper::body::Bytes;
 use hyper::header::HeaderValue;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, prometheus_text, text};
@@ -13,20 +16,29 @@ use prometheus_client::registry::{Registry, Unit};
 use std::fmt;
 use std::sync::Arc;
 
-/// A format of the text.
+/// A format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// OpenMetrics 1.0.
     OpenMetrics,
     /// Prometheus's own, 0.0.4.
     Prometheus,
+    /// Prometheus's protobuf, each family with its length before it.
+    Protobuf,
 }
 
 impl Format {
     /// What a reader wants that accepts this.
     pub fn wanted(accept: Option<&HeaderValue>) -> Self {
         let accept = accept.and_then(|value| value.to_str().ok()).unwrap_or_default();
-        if accept.contains("application/openmetrics-text") { Self::OpenMetrics } else { Self::Prometheus }
+        // Who knows the protobuf prefers it, unless it says otherwise by putting it behind.
+        let at = |media_type| accept.find(media_type);
+        match (at(protobuf::NAME), at("application/openmetrics-text")) {
+            (Some(ours), Some(text)) if ours < text => Self::Protobuf,
+            (Some(_), None) => Self::Protobuf,
+            (_, Some(_)) => Self::OpenMetrics,
+            (None, None) => Self::Prometheus,
+        }
     }
 
     /// Its media type.
@@ -34,18 +46,27 @@ impl Format {
         match self {
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
             Self::Prometheus => prometheus_text::CONTENT_TYPE,
+            Self::Protobuf => protobuf::MEDIA_TYPE,
         }
     }
 }
 
 /// All metrics.
+pub fn bytes(sources: &Arc<Sources>, format: Format) -> Bytes {
+    match format {
+        Format::Protobuf => protobuf::encode(sources).into(),
+        text_format => text(sources, text_format).into(),
+    }
+}
+
+/// All metrics as text; in OpenMetrics if the format is none.
 pub fn text(sources: &Arc<Sources>, format: Format) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(All(Arc::clone(sources))));
     let mut out = String::new();
     let written = match format {
-        Format::OpenMetrics => text::encode(&mut out, &registry),
         Format::Prometheus => prometheus_text::encode(&mut out, &registry),
+        Format::OpenMetrics | Format::Protobuf => text::encode(&mut out, &registry),
     };
     // Writing into a string does not fail, and no value here is refused.
     debug_assert!(written.is_ok(), "{written:?}");
@@ -91,11 +112,11 @@ fn sample(encoder: &mut MetricEncoder<'_>, value: &Value) -> fmt::Result {
     match value {
         Value::Count(n) => encoder.encode_counter::<NoLabelSet, u64, u64>(n, None),
         Value::Number(n) => encoder.encode_gauge(n),
+        Value::Sum(n) => encoder.encode_counter::<NoLabelSet, f64, u64>(n, None),
         Value::Histogram(histogram) => {
-            let Histogram { buckets, sum } = &**histogram;
             let bounds = BOUNDS.into_iter().chain([f64::INFINITY]);
-            let all: Vec<(f64, u64)> = bounds.zip(buckets.iter().copied()).collect();
-            encoder.encode_histogram::<NoLabelSet>(sum.as_secs_f64(), histogram.count(), &all, None)
+            let all: Vec<(f64, u64)> = bounds.zip(histogram.buckets).collect();
+            encoder.encode_histogram::<NoLabelSet>(histogram.sum.as_secs_f64(), histogram.count(), &all, None)
         }
     }
 }
@@ -119,6 +140,12 @@ mod tests {
             "headstart_connection_attempts_total{purpose=\"race\"} 7",
             "headstart_measured_data_bytes_total{program=\"curl\",direction=\"down\"} 1500",
             "headstart_supervisor_wakeups_total{cause=\"network\"} 12",
+            "headstart_messages_total{program=\"relay serve\",direction=\"sent\"} 3",
+            "headstart_message_saved_seconds_total{program=\"relay serve\"} 1.5",
+            "headstart_relay_answers_total{answer=\"granted\"} 4",
+            "headstart_serve_answer_seconds_count{protocol=\"HTTP/3\",status=\"2xx\"} 1",
+            "headstart_serve_data_bytes_total{protocol=\"HTTP/3\"} 900",
+            "headstart_serve_connections 2.0",
         ] {
             assert!(open.lines().any(|l| l == line), "{line}\n{open}");
         }
@@ -136,5 +163,10 @@ mod tests {
         assert_eq!(Format::wanted(Some(&HeaderValue::from_static(prometheus))), Format::OpenMetrics);
         assert_eq!(Format::wanted(Some(&HeaderValue::from_static("*/*"))), Format::Prometheus);
         assert_eq!(Format::wanted(None), Format::Prometheus);
+        let native = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited,\
+                      application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+        assert_eq!(Format::wanted(Some(&HeaderValue::from_static(native))), Format::Protobuf);
+        let behind = "application/openmetrics-text;version=1.0.0,application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;q=0.1";
+        assert_eq!(Format::wanted(Some(&HeaderValue::from_static(behind))), Format::OpenMetrics);
     }
 }

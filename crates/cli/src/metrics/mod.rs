@@ -5,6 +5,7 @@
 
 mod dashboard;
 mod exposition;
+mod protobuf;
 mod reference;
 mod table;
 
@@ -69,9 +70,9 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         let observer = Arc::clone(&observer);
         async move {
             let format = Format::wanted(request.headers.get(ACCEPT));
-            let text = tokio::task::spawn_blocking(move || exposition::text(&observer.look(FRESH), format)).await;
-            match text {
-                Ok(text) => Answer::of(format.media_type(), text),
+            let told = tokio::task::spawn_blocking(move || exposition::bytes(&observer.look(FRESH), format)).await;
+            match told {
+                Ok(bytes) => Answer::of(format.media_type(), bytes),
                 Err(_) => Answer::plain(hyper::StatusCode::INTERNAL_SERVER_ERROR, "the metrics could not be read\n"),
             }
         }

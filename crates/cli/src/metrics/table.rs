@@ -34,6 +34,8 @@ impl Kind {
 pub enum Value {
     /// A number of a counter.
     Count(u64),
+    /// An amount that a counter adds up, such as seconds.
+    Sum(f64),
     /// A number of a gauge.
     Number(f64),
     /// Durations.
@@ -89,6 +91,15 @@ const fn gauge(
     Metric { name, kind: Kind::Gauge, unit, labels, help, read }
 }
 
+const fn bytes(
+    name: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+    read: fn(&Sources) -> Samples,
+) -> Metric {
+    Metric { name, kind: Kind::Counter, unit: "bytes", labels, help, read }
+}
+
 const fn timed(name: &'static str, help: &'static str, read: fn(&Sources) -> Samples) -> Metric {
     Metric { name, kind: Kind::Histogram, unit: "seconds", labels: TIMED, help, read }
 }
@@ -100,6 +111,8 @@ pub const ALL: &[Metric] = &[
             ("supervisor", usize::from(s.supervisor.is_some())),
             ("daemon", usize::from(s.daemon.is_some())),
             ("measurement", s.boards.len()),
+            ("messages", s.messages.len()),
+            ("serve", s.serving.len()),
         ];
         parts.map(|(part, n)| (vec![part.to_owned()], Value::Number(n as f64))).into()
     }),
@@ -192,19 +205,12 @@ pub const ALL: &[Metric] = &[
         "Time from a request's last byte to its acknowledgement: the mean of each connection, when it ends.",
         |s| histograms(&s.measured, What::MeasuredRequest),
     ),
-    Metric {
-        name: "headstart_measured_data",
-        kind: Kind::Counter,
-        unit: "bytes",
-        labels: &["program", "direction"],
-        help: "Data of measured TCP connections.",
-        read: |s| {
-            let counts = s.measured.counts().filter_map(|(program, what, n)| {
-                Some((vec![program.to_owned(), what.strip_suffix("_bytes")?.to_owned()], Value::Count(n)))
-            });
-            counts.collect()
-        },
-    },
+    bytes("headstart_measured_data", &["program", "direction"], "Data of measured TCP connections.", |s| {
+        let counts = s.measured.counts().filter_map(|(program, what, n)| {
+            Some((vec![program.to_owned(), what.strip_suffix("_bytes")?.to_owned()], Value::Count(n)))
+        });
+        counts.collect()
+    }),
     counter("headstart_measured_retransmissions", &["program"], "Segments that were retransmitted.", |s| {
         let counts = s.measured.counts().filter(|(_, what, _)| *what == "retransmissions");
         counts.map(|(program, _, n)| (vec![program.to_owned()], Value::Count(n))).collect()
@@ -243,14 +249,9 @@ pub const ALL: &[Metric] = &[
     counter("headstart_channel_packets", &["channel"], "Packets that the tunnel sent over a channel.", |s| {
         channels(s, |c| Some(Value::Count(c.packets)))
     }),
-    Metric {
-        name: "headstart_channel_data",
-        kind: Kind::Counter,
-        unit: "bytes",
-        labels: &["channel"],
-        help: "Bytes that the tunnel sent over a channel.",
-        read: |s| channels(s, |c| Some(Value::Count(c.bytes))),
-    },
+    bytes("headstart_channel_data", &["channel"], "Bytes that the tunnel sent over a channel.", |s| {
+        channels(s, |c| Some(Value::Count(c.bytes)))
+    }),
     gauge("headstart_channel_share", "ratio", &["channel"], "Share of all bytes that went over a channel.", |s| {
         channels(s, |c| Some(Value::Number(c.share / 100.0)))
     }),
@@ -269,10 +270,116 @@ pub const ALL: &[Metric] = &[
             reasons.map(|r| (vec![r.channel.clone(), r.why.clone()], Value::Count(r.packets))).collect()
         },
     ),
+    gauge("headstart_steer_queue", "", &[], "Packets that wait for the fast channel of the tunnel.", |s| {
+        gauged(tunnel(s).map(|t| t.queued as f64))
+    }),
+    counter("headstart_steer_failovers", &[], "Times that a channel of the tunnel was given up.", |s| {
+        number(tunnel(s).map(|t| t.failovers))
+    }),
+    counter(
+        "headstart_steer_changes",
+        &["change"],
+        "Packets of the tunnel that were resent over the other channel, sent over both, moved to the fat one, or dropped.",
+        |s| {
+            let all =
+                tunnel(s).map(|t| [("resent", t.again), ("both", t.twice), ("moved", t.moved), ("dropped", t.dropped)]);
+            all.into_iter().flatten().map(|(change, n)| (vec![change.to_owned()], Value::Count(n))).collect()
+        },
+    ),
     counter("headstart_bundled_segments", &[], "TCP segments that repeat the data before them.", |s| {
         number(s.daemon.as_ref().and_then(|d| d.bundling).map(|b| b.bundled))
     }),
+    gauge("headstart_message_sessions", "", &["program"], "Sessions of small messages that are open.", |s| {
+        let mut all: BTreeMap<&str, usize> = BTreeMap::new();
+        s.messages.iter().for_each(|b| *all.entry(&b.program).or_default() += b.sessions.len() + b.omitted);
+        all.into_iter().map(|(program, n)| (vec![program.to_owned()], Value::Number(n as f64))).collect()
+    }),
+    counter("headstart_message_sessions_begun", &["program"], "Sessions of small messages that began.", |s| {
+        counted(s, "message-sessions")
+    }),
+    counter(
+        "headstart_messages",
+        &["program", "direction"],
+        "Messages that programs handed to their sessions, and got from them.",
+        |s| counted(s, "messages"),
+    ),
+    counter("headstart_message_copies", &["program"], "Copies of messages that were sent.", |s| {
+        counted(s, "message-copies")
+    }),
+    bytes(
+        "headstart_message_data",
+        &["program", "kind"],
+        "Bytes of messages that were sent: as they were sent first, and copies.",
+        |s| counted(s, "message-bytes"),
+    ),
+    counter("headstart_message_copies_first", &["program"], "Messages of which a copy arrived first.", |s| {
+        counted(s, "message-copies-first")
+    }),
+    Metric {
+        name: "headstart_message_saved",
+        kind: Kind::Counter,
+        unit: "seconds",
+        labels: &["program"],
+        help: "By how much copies arrived before what was sent first, added up.",
+        read: |s| {
+            let all = s.counted.counts("message-saved-us");
+            all.map(|(labels, us)| (labels, Value::Sum(us as f64 / 1e6))).collect()
+        },
+    },
+    counter(
+        "headstart_message_stalls",
+        &["program"],
+        "Connections of sessions that were left because a message on them was overdue.",
+        |s| counted(s, "message-stalls"),
+    ),
+    counter("headstart_message_conflated", &["program"], "Messages that were dropped for newer values.", |s| {
+        counted(s, "message-conflated")
+    }),
+    counter("headstart_relay_connections", &[], "Connections that came in at relays.", |s| {
+        counted(s, "relay-connections")
+    }),
+    counter(
+        "headstart_relay_strangers",
+        &[],
+        "Of these, those of peers that were no clients, or said nothing sensible in time.",
+        |s| counted(s, "relay-strangers"),
+    ),
+    counter("headstart_relay_answers", &["answer"], "What relays have answered to requests of clients.", |s| {
+        counted(s, "relay-answers")
+    }),
+    gauge("headstart_serve_connections", "", &[], "Connections of headstart serve that are open.", |s| {
+        gauged((!s.serving.is_empty()).then(|| s.serving.iter().map(|b| b.connections as f64).sum()))
+    }),
+    gauge("headstart_serve_answers_open", "", &[], "Answers of headstart serve that are under way.", |s| {
+        gauged((!s.serving.is_empty()).then(|| s.serving.iter().map(|b| b.answers as f64).sum()))
+    }),
+    Metric {
+        name: "headstart_serve_answer",
+        kind: Kind::Histogram,
+        unit: "seconds",
+        labels: &["protocol", "status"],
+        help: "From the head of a request to headstart serve to the end of its answer.",
+        read: |s| {
+            let all = s.counted.durations("serve-answers");
+            all.map(|(labels, took)| (labels, Value::Histogram(Box::new(took.clone())))).collect()
+        },
+    },
+    bytes("headstart_serve_data", &["protocol"], "Bytes of bodies that headstart serve has sent.", |s| {
+        counted(s, "serve-bytes")
+    }),
+    counter("headstart_serve_refused", &[], "Connections for which headstart serve had no place.", |s| {
+        counted(s, "serve-refused")
+    }),
 ];
+
+/// What processes have counted, by its name there.
+fn counted(s: &Sources, what: &str) -> Samples {
+    s.counted.counts(what).map(|(labels, n)| (labels, Value::Count(n))).collect()
+}
+
+fn tunnel(s: &Sources) -> Option<&headstart_io::steer::Status> {
+    s.daemon.as_ref()?.steering.as_ref()
+}
 
 /// What programs in the kernel have cost, where there are any.
 fn ran(s: &Sources) -> Option<impl Iterator<Item = Ran>> {
@@ -360,5 +467,18 @@ pub fn sample() -> Sources {
         wakeups: [("network".to_owned(), 12)].into(),
         ..Observation::default()
     };
-    Sources { supervisor: Some(supervisor), measured, ..Sources::default() }
+    let mut counted = crate::counted::Counted::default();
+    for what in ["message-sessions", "message-copies", "message-copies-first", "message-stalls", "message-conflated"] {
+        counted.count(what, &["relay serve"], 2);
+    }
+    counted.count("messages", &["relay serve", "sent"], 3);
+    counted.count("message-bytes", &["relay serve", "first"], 150);
+    counted.count("message-saved-us", &["relay serve"], 1_500_000);
+    counted.count("relay-answers", &["granted"], 4);
+    let mut took = Histogram::default();
+    took.note(Duration::from_millis(12));
+    counted.time("serve-answers", &["HTTP/3", "2xx"], &took);
+    counted.count("serve-bytes", &["HTTP/3"], 900);
+    let serving = vec![crate::serve::board::Board { connections: 2, ..Default::default() }];
+    Sources { supervisor: Some(supervisor), measured, counted, serving, ..Sources::default() }
 }

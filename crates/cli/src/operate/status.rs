@@ -146,7 +146,8 @@ fn shortly(change: &str) -> std::borrow::Cow<'_, str> {
 }
 
 fn tell_steering(status: &steer::Status) {
-    let steer::Status { interface, policy, channels, reasons, replaced, held, bundled, refused } = status;
+    let steer::Status { interface, policy, channels, reasons, replaced, held, bundled, refused, .. } = status;
+    let steer::Status { queued, failovers, moved, twice, again, dropped, .. } = status;
     say!("steering: {interface}, by {policy}");
     for ChannelStatus { channel, uses, cap, alive, loss, peer, rtt_ms, packets, share, .. } in channels {
         let state = if *alive { "alive" } else { "dead" };
@@ -164,6 +165,9 @@ fn tell_steering(status: &steer::Status) {
         say!("  {channel:4}  {why}: {packets} packets, {gained_ms:.1} ms earlier each");
     }
     say!("  {replaced} acknowledgements replaced, {} packets reordered, {} of them timed out", held[0], held[1]);
+    say!(
+        "  {failovers} failovers, {again} packets resent, {twice} sent over both, {moved} moved to fat; {queued} are queued for fast, {dropped} dropped"
+    );
     if let Some(bundled) = bundled {
         say!("  {bundled} packets of thin streams repeated earlier packets");
     }

@@ -1,17 +1,15 @@
-//! What a verb with sessions of small messages tells a client that asks: `headstart ui`.
+//! What a verb with sessions of small messages tells a client that asks: `headstart ui` and `headstart metrics`.
 
-use headstart_io::board::{self, Report};
+use crate::counted::{self, Counted};
+use headstart_core::time::Instant;
+use headstart_io::board::Report;
+use headstart_io::clock::Clock;
 use headstart_realtime::observe;
 use serde::{Deserialize, Serialize};
-use std::io;
 use std::time::Duration;
-use tokio::net::UnixListener;
 
 /// The most sessions that are reported: the latest.
 const MOST: usize = 100;
-
-/// Between two tries to let somebody in.
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// The sessions of a process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -26,6 +24,12 @@ pub struct Board {
     pub sessions: Vec<Line>,
     /// Sessions for which there was no room.
     pub omitted: usize,
+    /// For how long it has reported, in milliseconds.
+    #[serde(default)]
+    pub up_ms: f64,
+    /// What all its sessions have done, those that have ended too.
+    #[serde(default)]
+    pub counted: Counted,
 }
 
 /// A session. Counts are of what this side sent, but for `received`; as `headstart_realtime::Stats` has them.
@@ -78,21 +82,20 @@ impl Report for Board {
     }
 }
 
-/// From now on, reports the sessions that `program` starts. A second process of the same number, in another namespace of
-/// processes, is the one that is not shown.
+/// From now on, reports the sessions that `program` starts.
 pub fn show(program: &'static str) {
+    show_with(program, |_| {});
+}
+
+/// The same, with what `more` adds to the counts.
+pub fn show_with(program: &'static str, more: impl Fn(&mut Counted) + Send + Sync + 'static) {
     observe::start();
-    tokio::spawn(async move {
-        let Ok(listener) = board::listener::<Board>().and_then(|socket| UnixListener::from_std(socket.into())) else {
-            return;
-        };
-        loop {
-            match listener.accept().await {
-                Ok((client, _)) => board::tell(&client, || now(program)),
-                // Out of descriptors, most likely: some will come back.
-                Err(_) => tokio::time::sleep(PAUSE).await,
-            }
-        }
+    let clock = Clock::new();
+    counted::tell(move || {
+        let mut board = now(program);
+        board.up_ms = clock.now().since(Instant::ZERO).as_secs_f64() * 1e3;
+        more(&mut board.counted);
+        board
     });
 }
 
@@ -100,7 +103,24 @@ fn now(program: &str) -> Board {
     let all = observe::sessions();
     let omitted = all.len().saturating_sub(MOST);
     let sessions = all[omitted..].iter().map(line).collect();
-    Board { version: Board::VERSION, pid: std::process::id(), program: program.to_owned(), sessions, omitted }
+    let counted = counts(program, &observe::totals());
+    let (version, pid) = (Board::VERSION, std::process::id());
+    Board { version, pid, program: program.to_owned(), sessions, omitted, up_ms: 0.0, counted }
+}
+
+fn counts(program: &str, all: &observe::Totals) -> Counted {
+    let mut counted = Counted::default();
+    counted.count("message-sessions", &[program], all.begun);
+    counted.count("messages", &[program, "sent"], all.sent);
+    counted.count("messages", &[program, "received"], all.received);
+    counted.count("message-copies", &[program], all.copies);
+    counted.count("message-bytes", &[program, "first"], all.bytes.saturating_sub(all.copied_bytes));
+    counted.count("message-bytes", &[program, "copy"], all.copied_bytes);
+    counted.count("message-copies-first", &[program], all.ahead);
+    counted.count("message-saved-us", &[program], u64::try_from(all.saved.as_micros()).unwrap_or(u64::MAX));
+    counted.count("message-stalls", &[program], all.stalls);
+    counted.count("message-conflated", &[program], all.conflated);
+    counted
 }
 
 fn line(seen: &observe::Observed) -> Line {
@@ -126,19 +146,4 @@ fn line(seen: &observe::Observed) -> Line {
         saved_ms: ms(stats.saved),
         conflated: stats.conflated,
     }
-}
-
-/// The boards of all processes of this user that have sessions.
-pub fn all(problems: &mut Vec<String>) -> Vec<Board> {
-    let asked = board::running::<Board>().into_iter().map(|pid| (pid, board::ask::<Board>(pid)));
-    let told = asked.filter_map(|(pid, told)| match told {
-        Ok(board) => Some(board),
-        // It has ended meanwhile.
-        Err(why) if why.kind() == io::ErrorKind::ConnectionRefused => None,
-        Err(why) => {
-            problems.push(format!("sessions of {pid}: {why}"));
-            None
-        }
-    });
-    told.collect()
 }

@@ -8,7 +8,7 @@ mod event;
 mod receive;
 mod send;
 
-pub use board::{Board, all as boards, show};
+pub use board::{Board, show, show_with};
 
 /// Verbs of `headstart realtime`.
 #[derive(Debug, clap::Subcommand)]

@@ -51,13 +51,18 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     let settings =
         ServerSettings { most: args.most, ..ServerSettings::new(key, args.clients, Access::new(args.allowed)) };
     runtime()?.block_on(async move {
-        crate::realtime::show("relay serve");
         let server = Server::bind(args.listen, settings).await.map_err(|why| match why {
             ServerError::Listen(why) => {
                 anyhow::Error::from(crate::accept::cannot_listen(args.listen, "--listen", &why))
             }
             why @ ServerError::Key(_) => anyhow::anyhow!("{}: {why}", args.listen),
         })?;
+        let tally = server.tally();
+        crate::realtime::show_with("relay serve", move |counted| {
+            counted.count("relay-connections", &[], tally.accepted());
+            counted.count("relay-strangers", &[], tally.unknown());
+            Answer::ALL.iter().for_each(|a| counted.count("relay-answers", &[word(*a)], tally.answered(*a)));
+        });
         if args.format.json {
             let (address, key) = (server.address().to_string(), public.to_string());
             document(1, serde_json::json!({ "address": address, "key": key, "pid": std::process::id() }));
@@ -74,6 +79,17 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
             .await;
         Ok(exit::OK)
     })
+}
+
+/// An answer as a label of metrics.
+fn word(answer: Answer) -> &'static str {
+    match answer {
+        Answer::Granted => "granted",
+        Answer::Refused => "refused",
+        Answer::Unreachable => "unreachable",
+        Answer::Gone => "gone",
+        Answer::Busy => "busy",
+    }
 }
 
 fn tell(event: &Event) {

@@ -1,8 +1,9 @@
 //! The log of requests (`--log`): a line an answer, when it ends, in Common Log Format, that with referrer and client program
 //! ("combined"), or JSON. A file that was moved away or removed is made again within a second, as log rotation expects.
 
-use super::written::{Inlet, Written};
+use super::board::Counts;
 use crate::exit::Usage;
+use crate::written::{Inlet, Written};
 use anyhow::Context as _;
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::{Clock, wall};
@@ -18,6 +19,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::SystemTime;
@@ -38,16 +40,17 @@ pub enum Format {
     Json,
 }
 
-/// Where the requests of a client are noted; nowhere by default.
+/// Where the requests of a client are noted; by default they are only counted.
 #[derive(Clone, Debug)]
 pub struct Access {
     inlet: Option<Inlet<Entry>>,
     client: IpAddr,
+    counts: Arc<Counts>,
 }
 
 impl Default for Access {
     fn default() -> Self {
-        Self { inlet: None, client: Ipv4Addr::UNSPECIFIED.into() }
+        Self { inlet: None, client: Ipv4Addr::UNSPECIFIED.into(), counts: Arc::default() }
     }
 }
 
@@ -59,15 +62,25 @@ impl Access {
 
     /// The same for the requests of one client.
     pub fn of(&self, client: IpAddr) -> Self {
-        Self { inlet: self.inlet.clone(), client: client.to_canonical() }
+        Self { inlet: self.inlet.clone(), client: client.to_canonical(), counts: self.counts.clone() }
+    }
+
+    /// Answers to all clients so far.
+    pub fn counts(&self) -> Arc<Counts> {
+        self.counts.clone()
     }
 
     /// A request that has just come; noted when dropped.
     pub fn visit(&self, method: &Method, uri: &Uri, version: Version, headers: &HeaderMap) -> Visit {
-        let Some(inlet) = &self.inlet else { return Visit(None) };
+        let log = self.inlet.as_ref().map(|inlet| (inlet.clone(), self.entry(method, uri, version, headers)));
+        let (status, bytes) = (AtomicU16::new(0), AtomicU64::new(0));
+        Visit { log: log.map(Box::new), counts: self.counts.clone(), clock: Clock::new(), version, status, bytes }
+    }
+
+    fn entry(&self, method: &Method, uri: &Uri, version: Version, headers: &HeaderMap) -> Entry {
         let said = |name: HeaderName| headers.get(name).map(|value| short(value.as_bytes()));
         let target = uri.path_and_query().map_or(uri.path(), |target| target.as_str());
-        let entry = Entry {
+        Entry {
             at: wall(),
             client: self.client,
             method: short(method.as_str().as_bytes()),
@@ -78,9 +91,7 @@ impl Access {
             status: 0,
             bytes: 0,
             took: Duration::ZERO,
-        };
-        let (status, bytes) = (AtomicU16::new(0), AtomicU64::new(0));
-        Visit(Some(Box::new(Open { inlet: inlet.clone(), clock: Clock::new(), status, bytes, entry: Some(entry) })))
+        }
     }
 }
 
@@ -91,39 +102,36 @@ fn short(bytes: &[u8]) -> String {
 
 /// A request under way.
 #[derive(Debug)]
-pub struct Visit(Option<Box<Open>>);
-
-#[derive(Debug)]
-struct Open {
-    inlet: Inlet<Entry>,
+pub struct Visit {
+    /// Where it is logged, if it is, and what is known so far.
+    log: Option<Box<(Inlet<Entry>, Entry)>>,
+    counts: Arc<Counts>,
     clock: Clock,
+    version: Version,
     status: AtomicU16,
     bytes: AtomicU64,
-    entry: Option<Entry>,
 }
 
 impl Visit {
     /// It is answered with this status.
     pub fn is_answered(&self, status: hyper::StatusCode) {
-        if let Some(open) = &self.0 {
-            open.status.store(status.as_u16(), Ordering::Relaxed);
-        }
+        self.status.store(status.as_u16(), Ordering::Relaxed);
     }
 
     /// So many bytes more of the body are on their way.
     pub fn has_sent(&self, bytes: usize) {
-        if let Some(open) = &self.0 {
-            open.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        }
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        let Some(open) = &mut self.0 else { return };
-        let Some(entry) = open.entry.take() else { return };
-        let (status, bytes) = (open.status.load(Ordering::Relaxed), open.bytes.load(Ordering::Relaxed));
-        open.inlet.put(Entry { status, bytes, took: open.clock.now().since(Instant::ZERO), ..entry });
+        let (status, bytes) = (self.status.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
+        let took = self.clock.now().since(Instant::ZERO);
+        self.counts.answered(self.version, status, bytes, took);
+        if let Some((inlet, entry)) = self.log.take().map(|log| *log) {
+            inlet.put(Entry { status, bytes, took, ..entry });
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod access;
 mod answer;
+pub mod board;
 mod borrowed;
 mod bounded;
 mod certificate;
@@ -13,16 +14,16 @@ mod http3;
 mod kind;
 mod listing;
 pub mod places;
-mod qlog;
 pub mod rehearsal;
 mod site;
 mod sockets;
 mod stalls;
 mod tcp;
 mod turns;
-mod written;
 
 use crate::exit::{self, Usage};
+use crate::qlog::{self, Side};
+use crate::written::Written;
 use access::Access;
 use anyhow::Context as _;
 use certificate::Certificate;
@@ -42,7 +43,6 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use turns::Turns;
-use written::Written;
 
 /// Version of the JSON.
 const VERSION: u32 = 1;
@@ -148,7 +148,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let (tcp, quic) = certificate.configurations()?;
     // Before there are other threads, which inherit what this one waits for.
     let ending = headstart_io::sys::signal::ending().context("waiting for signals")?;
-    let qlog = args.qlog.as_deref().map(qlog::begin).transpose()?;
+    let qlog = args.qlog.as_deref().map(|folder| qlog::begin(folder, Side::Server)).transpose()?;
     let listener = qlog.as_ref().map(qlog::listener);
     let log = args.log.as_deref().map(|file| access::begin(file, args.log_format)).transpose()?;
     // A server sees every peer from the same place, whatever the network of the host is.
@@ -161,6 +161,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         let config = quinn::ServerConfig::with_crypto(Arc::new(config));
         let access = log.as_ref().map(Access::to).unwrap_or_default();
         let serving = Serving { access, ..Serving::new(site, stop) };
+        board::show(serving.places.clone(), serving.access.counts());
         let rounds = serving.turns.clone();
         // Until the runtime ends.
         tokio::spawn(async move { rounds.run().await });

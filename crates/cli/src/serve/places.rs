@@ -30,6 +30,7 @@ pub struct Places {
     most_connections: usize,
     most_answers: usize,
     clock: Clock,
+    refused: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -86,7 +87,8 @@ impl Places {
     pub fn new(most_connections: usize, most_answers: usize) -> Arc<Self> {
         let state = Mutex::new(State::default());
         let looks = Arc::new(Semaphore::new(LOOKS));
-        Arc::new(Self { looks, most_connections, most_answers, clock: Clock::new(), state })
+        let (clock, refused) = (Clock::new(), AtomicU64::new(0));
+        Arc::new(Self { looks, most_connections, most_answers, clock, refused, state })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -105,13 +107,21 @@ impl Places {
         (state.held.len(), state.answers)
     }
 
+    /// Connections for which there was no place.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
     /// A place for a connection from `address`; `None` if all are taken by such as move and hold no more than it would.
     pub fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Arc<Place>> {
         let address = address.to_canonical();
         let group = prefix(address, if address.is_ipv4() { 32 } else { SITE });
         let mut state = self.lock();
         if state.held.len() >= self.most_connections {
-            let victim = state.weakest(group, self.fresh(), |weight| weight.connections, |_| true)?;
+            let Some(victim) = state.weakest(group, self.fresh(), |weight| weight.connections, |_| true) else {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                return None;
+            };
             state.leave(victim);
         }
         state.next += 1;

@@ -24,6 +24,8 @@ pub const ALL: &[File] = &[
     File { path: "/lab.js", media_type: JS, bytes: include_bytes!("page/lab.js") },
     File { path: "/lanes.js", media_type: JS, bytes: include_bytes!("page/lanes.js") },
     File { path: "/messages.js", media_type: JS, bytes: include_bytes!("page/messages.js") },
+    File { path: "/spread.js", media_type: JS, bytes: include_bytes!("page/spread.js") },
+    File { path: "/strip.js", media_type: JS, bytes: include_bytes!("page/strip.js") },
     File { path: "/trend.js", media_type: JS, bytes: include_bytes!("page/trend.js") },
     File { path: "/story.js", media_type: JS, bytes: include_bytes!("page/story.js") },
     File { path: "/uplot.js", media_type: JS, bytes: include_bytes!("page/uplot.js") },

@@ -96,6 +96,8 @@ const ROUTES: &[Route] = &[
     Route::public(Method::GET, "/lab.js"),
     Route::public(Method::GET, "/lanes.js"),
     Route::public(Method::GET, "/messages.js"),
+    Route::public(Method::GET, "/spread.js"),
+    Route::public(Method::GET, "/strip.js"),
     Route::public(Method::GET, "/trend.js"),
     Route::public(Method::GET, "/story.js"),
     Route::public(Method::GET, "/uplot.js"),

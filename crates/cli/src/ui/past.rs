@@ -371,7 +371,9 @@ fn seen(sources: &Sources, before: &Totals, now: &Totals) -> Summary {
     }
     if let Some(supervisor) = &sources.supervisor {
         for family in &supervisor.families {
-            for (what, value) in [("rtt", family.rtt_ms), ("lookup", family.lookup_ms)] {
+            // The share of the time in which the family was avoided.
+            let avoided = Some(f64::from(u8::from(family.suspended_ms > 0.0)));
+            for (what, value) in [("rtt", family.rtt_ms), ("lookup", family.lookup_ms), ("avoided", avoided)] {
                 if let Some(value) = value.filter(|value| value.is_finite()) {
                     all.gauges.insert(format!("{what} {}", family.family), (value, 1));
                 }
@@ -436,6 +438,47 @@ mod tests {
         next.take(&look(4, 8, 9));
         assert_eq!(totals(&next).0, 5.0);
         assert_eq!(next.between(0, now(), None)["programs"], json!(["curl"]));
+    }
+
+    #[test]
+    fn what_the_disk_does_not_take_is_shown_from_memory_and_that_is_said() {
+        let scratch = tempfile::tempdir().unwrap();
+        std::fs::write(scratch.path().join("state"), "in the way").unwrap();
+        let mut past = Past::new(store(&scratch.path().join("state/headstart")));
+        past.take(&look(1, 7, 1));
+        past.take(&look(2, 7, 4));
+        past.write();
+        assert_eq!(totals(&past).0, 3.0);
+        let told = past.between(now() - 60, now(), None);
+        assert!(told["notes"][0].as_str().is_some_and(|note| note.contains("only in memory")), "{told}");
+    }
+
+    #[test]
+    fn how_long_a_family_was_avoided_is_kept_as_a_share_of_the_time() {
+        let family = |suspended_ms: f64| headstart_core::connect::explain::FamilyReport {
+            family: "IPv6".into(),
+            has_route: true,
+            suspended_ms,
+            rtt_ms: None,
+            lookup_ms: None,
+            unanswered: false,
+        };
+        let seen = |suspended_ms: f64| {
+            let supervisor = Observation { pid: 7, families: vec![family(suspended_ms)], ..Observation::default() };
+            super::seen(
+                &Sources { supervisor: Some(supervisor), ..Sources::default() },
+                &Totals::default(),
+                &Totals::default(),
+            )
+        };
+        let (mut past, end) = (Past::new(None), now());
+        // A day ago for three seconds of four, in one summary.
+        let at = end - 86_400 - (end - 86_400) % 60;
+        [9.0, 9.0, 0.0, 9.0].into_iter().zip(at..).for_each(|(ms, second)| past.put(second, &seen(ms)));
+        let told = past.between(at - 60, end, None);
+        let shares: Vec<_> =
+            told["lines"]["avoided IPv6"].as_array().unwrap().iter().filter_map(Value::as_f64).collect();
+        assert_eq!((&told["width_s"], &shares[..]), (&json!(60), &[0.75][..]), "{told}");
     }
 
     #[test]

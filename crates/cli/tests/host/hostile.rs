@@ -1,14 +1,18 @@
 //! `forward` beside an interface that takes everything, its own packets too: what comes back to it must not go round without end. And
-//! clients of the daemon's socket that say nothing.
+//! clients of the daemon's socket that say nothing, and of a measurement that ask without end.
 
 use crate::attack::Attack;
 use crate::loops::forwarder;
-use crate::scene::{PEERS, Scene, inside, run, send, until};
+use crate::measure::can_capture;
+use crate::scene::{PEERS, Scene, as_user, inside, others_are_mapped, run, send, until};
+use headstart_io::board;
+use headstart_io::forward::board::Board;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::process::Signal;
 use std::io::Read as _;
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Child;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Descriptors of a forwarder that serves a few programs. One that feeds on its own connections had 14,226 after a second.
 const MOST: usize = 64;
@@ -81,4 +85,54 @@ inside!(a_daemon_is_asked_beside_a_thousand_clients_that_say_nothing, || {
     row.at_most("requests of others that are not answered, of 4", 0.0, refused as f64);
     send(&daemon, Signal::TERM);
     assert_eq!(daemon.wait().unwrap().code(), Some(0));
+});
+
+/// An ordinary user's threads that ask for its part of what is measured, and what others do beside them.
+const ASKERS: usize = 4;
+const BESIDE: usize = 50;
+
+inside!(a_user_who_asks_for_its_part_without_end_keeps_nobody_from_being_measured, || {
+    let Some(scene) = Scene::new() else { return };
+    if !others_are_mapped() || !can_capture(&scene) {
+        return;
+    }
+    let (mut daemon, up) = scene.daemon(&["--measure", "--capture-default"]);
+    assert!(up);
+    let pid = daemon.id();
+    let listener = scene.on_peers(|| TcpListener::bind(SocketAddr::new(PEERS[0].parse().unwrap(), 0)).unwrap());
+    let to = listener.local_addr().unwrap();
+    let (over, answered, refused) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+    let asks = || {
+        let _own = TcpStream::connect(to).unwrap();
+        while !over.load(Ordering::Relaxed) {
+            let told = if board::ask::<Board>(pid).is_ok() { &answered } else { &refused };
+            told.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let (mut failed, mut untold) = (0, 0);
+    std::thread::scope(|scope| {
+        let askers: Vec<_> = (0..ASKERS).map(|_| scope.spawn(|| as_user(47_110, &[], asks))).collect();
+        until("they ask", || refused.load(Ordering::Relaxed) > 0);
+        let mut open = Vec::new();
+        for _ in 0..BESIDE {
+            match TcpStream::connect(to) {
+                Ok(stream) => open.push(stream),
+                Err(_) => failed += 1,
+            }
+            untold += usize::from(board::ask::<Board>(pid).is_err());
+        }
+        let locals: Vec<String> = open.iter().map(|stream| stream.local_addr().unwrap().to_string()).collect();
+        until("all of them are measured", || {
+            let told = board::ask::<Board>(pid).map(|board| board.connections).unwrap_or_default();
+            locals.iter().all(|local| told.iter().any(|line| line.local == *local))
+        });
+        over.store(true, Ordering::Relaxed);
+        askers.into_iter().for_each(|asker| asker.join().unwrap());
+    });
+    println!("{answered:?} answers to the user, {refused:?} refused");
+    let row = Attack { attack: "questions without end of an ordinary user", listener: "up --measure" };
+    row.at_most("connections of others that fail, of 50", 0.0, failed as f64);
+    row.at_most("questions of root that are not answered, of 50", 0.0, untold as f64);
+    send(&daemon, Signal::TERM);
+    assert!(daemon.wait().unwrap().success());
 });

@@ -2,6 +2,7 @@
 
 use crate::scene::{Folder, HEADSTART, Running, inside, until};
 use crate::schema::must_hold;
+use headstart_io::sys::netlink::{LOOPBACK, Netlink};
 use serde_json::Value;
 use std::process::Command;
 
@@ -43,6 +44,35 @@ fn streams_arrive_whole_and_both_sides_say_what_that_took() {
         assert!(summary["mean_ms"].as_f64().is_some_and(|ms| ms >= 0.0), "{summary}");
     }
 }
+
+inside!(what_a_relay_and_its_sessions_have_done_is_in_the_metrics_after_they_have_ended, || {
+    Netlink::open().unwrap().up(LOOPBACK).unwrap();
+    let folder = Folder::new();
+    let (mut receiver, to) = receiver(&folder);
+    let mut relay = Running::headstart(folder.serve("127.0.0.1:0", "127.0.0.1:*"));
+    let at = relay.address(2);
+    let metric = |series: &str| -> f64 {
+        let told = Command::new(HEADSTART).arg("metrics").output().unwrap();
+        let text = String::from_utf8(told.stdout).unwrap();
+        let of = |line: &str| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok();
+        text.lines().find_map(of).unwrap_or_default()
+    };
+    until("relay and receiver can be asked", || metric("headstart_up{part=\"messages\"}") == 2.0);
+    let mut words =
+        ["realtime", "send", &to, "--streams", "2", "--interval", "1", "--json"].map(str::to_owned).to_vec();
+    words.extend(folder.through(&at));
+    let mut sender = Running::headstart(words);
+    assert!(sender.ended());
+    assert_eq!(counts(&receiver.line()), [2, 120, 0, 0].map(Some));
+    let of_relay = |series: &str| metric(&format!("headstart_{series}{{program=\"relay serve\"}}"));
+    until("the relay has no session left", || of_relay("message_sessions") == 0.0);
+    assert!(of_relay("message_sessions_begun_total") >= 2.0, "one to each side");
+    let both = ["sent", "received"]
+        .map(|side| metric(&format!("headstart_messages_total{{program=\"relay serve\",direction=\"{side}\"}}")));
+    assert!(both[0] >= 120.0 && both[1] >= 120.0, "{both:?}");
+    assert!(metric("headstart_relay_answers_total{answer=\"granted\"}") >= 1.0);
+    assert!(metric("headstart_relay_connections_total") >= 1.0);
+});
 
 #[test]
 fn no_message_is_lost_or_doubled_when_the_relay_process_is_killed_and_started_again() {

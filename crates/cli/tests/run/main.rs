@@ -37,6 +37,8 @@ mod schema;
 mod seen;
 mod seen_many;
 mod seen_page;
+mod seen_paint;
+mod seen_screens;
 mod sessions;
 mod side_by_side;
 mod small;

@@ -65,8 +65,8 @@ fn number(lab: &Lab, what: &str) -> f64 {
     query(lab, what)[0]["value"][1].as_str().and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// Prometheus, scraping `address`, with the rules that are shipped.
-fn prometheus(lab: &Lab, program: &std::path::Path, address: &str) -> Child {
+/// Prometheus, scraping `address`, with the rules that are shipped and, if they are to be `native`, histograms of that kind.
+fn prometheus(lab: &Lab, program: &std::path::Path, address: &str, native: bool) -> Child {
     let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/prometheus");
     let config = format!(
         "global: {{ scrape_interval: 1s, evaluation_interval: 1s }}\n\
@@ -76,7 +76,13 @@ fn prometheus(lab: &Lab, program: &std::path::Path, address: &str) -> Child {
     fs::write(lab.scratch.path("prometheus.yml"), config).unwrap();
     let mut command = lab.command(program);
     command.arg(format!("--config.file={}", lab.scratch.path("prometheus.yml").display()));
-    command.arg(format!("--storage.tsdb.path={}", lab.scratch.path("tsdb").display()));
+    let folder = if native {
+        command.arg("--enable-feature=native-histograms");
+        "tsdb-native"
+    } else {
+        "tsdb"
+    };
+    command.arg(format!("--storage.tsdb.path={}", lab.scratch.path(folder).display()));
     command.arg(format!("--web.listen-address={PROMETHEUS}")).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().unwrap()
 }
@@ -98,7 +104,7 @@ inside!(a_real_prometheus_reads_the_metrics_and_answers_every_query_of_the_dashb
     let checked = ended(promtool);
     assert!(checked.code == Some(0) && checked.err.is_empty(), "{checked:?}\n{text}");
 
-    let mut scraper = prometheus(&lab, &program, address);
+    let mut scraper = prometheus(&lab, &program, address, false);
     until("Prometheus has scraped twice", || {
         let ready = asked(&lab, &[], &format!("http://{PROMETHEUS}/-/ready")).0 == 200;
         ready && number(&lab, "count_over_time(headstart_up{part=\"supervisor\"}[1m])") >= 2.0
@@ -132,8 +138,23 @@ inside!(a_real_prometheus_reads_the_metrics_and_answers_every_query_of_the_dashb
     let rules: Value = serde_json::from_str(&rules).unwrap();
     let groups = rules["data"]["groups"].as_array().unwrap();
     let states: Vec<_> = groups.iter().flat_map(|group| group["rules"].as_array().unwrap()).collect();
-    assert_eq!(states.len(), 12, "{rules}");
+    assert_eq!(states.len(), 15, "{rules}");
     assert!(states.iter().all(|rule| rule["health"] != "err"), "{rules}");
+    scraper.kill().unwrap();
+    scraper.wait().unwrap();
+
+    // The same with histograms of another kind, whose buckets are 9 % apart.
+    let mut scraper = prometheus(&lab, &program, address, true);
+    let handshakes = "headstart_handshake_seconds{program=\"curl\",outcome=\"ok\"}";
+    until("Prometheus has scraped native histograms", || {
+        let ready = asked(&lab, &[], &format!("http://{PROMETHEUS}/-/ready")).0 == 200;
+        ready && number(&lab, &format!("sum(histogram_count({handshakes}))")) >= 2.0
+    });
+    let mean = number(&lab, &format!("sum(histogram_sum({handshakes})) / sum(histogram_count({handshakes}))"));
+    let all = number(&lab, &format!("histogram_quantile(1, sum({handshakes}))"));
+    let least = number(&lab, &format!("histogram_quantile(0, sum({handshakes}))"));
+    // The lab's round trip is 10 ms, and the mean lies between the bounds of the first and the last bucket.
+    assert!(least >= 0.009 && least <= mean && mean <= all, "{least} {mean} {all}");
     scraper.kill().unwrap();
     scraper.wait().unwrap();
 
@@ -372,8 +393,8 @@ inside!(every_view_shows_what_happened_in_a_real_browser, || {
     let text = "document.querySelector('main').innerText";
     for (view, words) in [
         ("now", &["www.lab.example", "a-lost.lab.example", "curl", "connected"][..]),
-        ("programs", &["curl", "Cache hits", "Waited for lookups"]),
-        ("network", &["IPv4", "IPv6", "in use", "DNS servers", "Known networks: 1."]),
+        ("programs", &["curl", "Cache hits", "Waited for lookups", "how long handshakes took"]),
+        ("network", &["IPv4", "IPv6", "in use", "DNS servers", "Known networks: 1.", "Networks in this time"]),
         ("connection/www.lab.example", &["the program asks for addresses", "AAAA query sent", "handed over", "Cached"]),
         ("host", &["No daemon is running", "Supervisor wake-ups"]),
         ("steering", &["No tunnel over two channels"]),

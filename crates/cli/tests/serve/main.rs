@@ -16,4 +16,5 @@ mod refusals;
 mod scene;
 #[path = "../verbs/schema.rs"]
 mod schema;
+mod seen;
 mod transfer;

@@ -1,6 +1,7 @@
 //! The view of steering in a real browser, with traffic in the tunnel, and with one channel gone.
 
 use crate::scene::{BODY, Scene, fetched, inside, until};
+use crate::schema::must_hold;
 use headstart_lab::browser::{BrowserError, Chromium};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -43,6 +44,9 @@ inside!(the_page_shows_both_channels_the_decisions_and_a_failover, || {
         other => other.unwrap(),
     };
     let (mut ui, url) = served(&scene);
+    let log = profile.path().join("steer.sqlog");
+    let mut logging =
+        scene.headstart(false, &["steer", "log", "--interval", "0.1", log.to_str().unwrap()]).spawn().unwrap();
     assert_eq!(fetched(scene.fetch("/")), format!("200 {BODY}"));
     let before = scene.status(false);
     let told = tables(&mut chromium, &url, "tables[0]?.length === 2 && tables[1]?.length > 0");
@@ -68,7 +72,30 @@ inside!(the_page_shows_both_channels_the_decisions_and_a_failover, || {
     let told = tables(&mut chromium, &url, "tables[0]?.[1]?.[1] === 'down'");
     let states: Vec<_> = (0..2).map(|n| told["tables"][0][n][1].as_str().unwrap()).collect();
     assert_eq!(states, ["up", "down"], "{told}");
+    // The daemon has counted it, a page that is opened afterwards says so.
+    let counted = scene.status(false)["steering"]["failovers"].as_u64().unwrap();
+    assert!(counted >= 1 && told["text"].as_str().unwrap().contains(&format!("Failovers\n{counted}")), "{told}");
     drop(chromium);
+    // The same as events of qlog: packets by reason, and the channel that was given up.
+    let records = || -> Vec<Value> {
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        let lines = text.lines().filter(|line| line.ends_with('}'));
+        lines.map(|line| serde_json::from_str(line.trim_start_matches('\u{1e}')).unwrap()).collect()
+    };
+    let is_lost = |one: &Value| {
+        one["name"] == "steer:channel_updated" && one["data"]["channel"] == "fast" && one["data"]["alive"] == false
+    };
+    until("the log has the lost channel", || records().iter().any(is_lost));
+    records().iter().for_each(|record| must_hold("qlog-steer", &record.to_string()));
+    let steered = records()
+        .iter()
+        .filter(|one| one["name"] == "steer:packets_steered")
+        .filter_map(|one| one["data"]["packets"].as_u64())
+        .sum::<u64>();
+    assert!(steered > 0, "{:?}", records());
+    let pid = rustix::process::Pid::from_raw(i32::try_from(logging.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, Signal::INT).unwrap();
+    assert!(logging.wait().unwrap().success());
     let pid = rustix::process::Pid::from_raw(i32::try_from(ui.id()).unwrap()).unwrap();
     rustix::process::kill_process(pid, Signal::INT).unwrap();
     assert!(ui.wait().unwrap().success());

@@ -378,9 +378,11 @@ const OUTPUTS: &[&str] = &[
     "run --measure --flows file/x -- true",
     "run --measure --pcapng file/x -- true",
     "run --summary file/x -- true",
+    "get https://127.0.0.1:1/ --qlog file/x",
     "serve d --qlog file/x",
     "serve d --qlog nosuch/nosuch",
     "serve d --write-cert file/x",
+    "steer log file/x",
     "trace -w file/x -- true",
     "trace --format har -w file/x -- true",
 ];

@@ -202,6 +202,11 @@ impl End {
         Refused { datagrams: self.datagrams, nowhere: self.nowhere, ..self.inner.refused() }
     }
 
+    /// Packets that wait for the fast channel now.
+    pub fn queued(&self) -> usize {
+        self.inner.steerer().backlog()
+    }
+
     /// What was decided of the packets that leave.
     pub fn tally(&self) -> &Tally {
         self.inner.steerer().tally()

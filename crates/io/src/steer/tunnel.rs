@@ -139,6 +139,24 @@ pub struct Status {
     pub held: [u64; 2],
     /// Packets of thin streams that carried others again; none if that is off.
     pub bundled: Option<u64>,
+    /// Packets that wait for the fast channel now.
+    #[serde(default)]
+    pub queued: usize,
+    /// Times that a channel was given up.
+    #[serde(default)]
+    pub failovers: u64,
+    /// Packets that left the queue of the fast channel for the fat one.
+    #[serde(default)]
+    pub moved: u64,
+    /// Packets that were sent over both channels.
+    #[serde(default)]
+    pub twice: u64,
+    /// Packets of a lost channel that were resent over the other one.
+    #[serde(default)]
+    pub again: u64,
+    /// Packets that were dropped because a queue was full or too slow for them.
+    #[serde(default)]
+    pub dropped: u64,
     /// What was refused.
     pub refused: Refused,
 }
@@ -407,6 +425,12 @@ impl Tunnel {
             replaced: tally.replaced,
             held: [held.held, held.impatient],
             bundled: self.end.bundled().map(|tally| tally.bundled),
+            queued: self.end.queued(),
+            failovers: tally.lost_channels,
+            moved: tally.moved,
+            twice: tally.twice,
+            again: tally.again,
+            dropped: tally.dropped,
             refused: self.end.refused(),
         }
     }

@@ -196,10 +196,47 @@ impl Chromium {
         url: &str,
         expression: &str,
     ) -> Result<(Value, Option<String>), BrowserError> {
+        let (context, session) = self.opened(screen, "", url)?;
+        let what = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
+        let mut said = self.pipe.call(Some(&session), "Runtime.evaluate", what)?;
+        self.pipe.call(None, "Target.disposeBrowserContext", json!({ "browserContextId": context }))?;
+        self.pipe.forget();
+        let thrown = said["exceptionDetails"]["exception"]["description"].as_str().map(str::to_owned);
+        Ok((said["result"]["value"].take(), thrown))
+    }
+
+    /// What `url` looks like on `screen` once `expression`, which may be a promise, has come to something: a PNG in base64, `scale` times as
+    /// large as the screen, and what it has come to. `first` is run before the page's own scripts.
+    pub fn picture(
+        &mut self,
+        (screen, scale): (Screen, f64),
+        url: &str,
+        first: &str,
+        expression: &str,
+    ) -> Result<(String, Value), BrowserError> {
+        let (context, session) = self.opened(Some(screen), first, url)?;
+        let what = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
+        let mut said = self.pipe.call(Some(&session), "Runtime.evaluate", what)?;
+        let clip = json!({ "x": 0, "y": 0, "width": screen.width, "height": screen.height, "scale": scale });
+        let mut taken =
+            self.pipe.call(Some(&session), "Page.captureScreenshot", json!({ "format": "png", "clip": clip }))?;
+        self.pipe.call(None, "Target.disposeBrowserContext", json!({ "browserContextId": context }))?;
+        self.pipe.forget();
+        let picture = taken["data"].take().as_str().unwrap_or_default().to_owned();
+        Ok((picture, said["result"]["value"].take()))
+    }
+
+    /// `url`, loaded on a screen in a context of its own, after `first` was run in it: the context, and the session in which the page is
+    /// talked to.
+    fn opened(&mut self, screen: Option<Screen>, first: &str, url: &str) -> Result<(Value, String), BrowserError> {
         let context = self.pipe.call(None, "Target.createBrowserContext", json!({ "disposeOnDetach": true }))?;
         let context = context["browserContextId"].clone();
         let session = self.tab(&context)?;
         self.pipe.call(Some(&session), "Page.enable", json!({}))?;
+        if !first.is_empty() {
+            let what = json!({ "source": first });
+            self.pipe.call(Some(&session), "Page.addScriptToEvaluateOnNewDocument", what)?;
+        }
         if let Some(Screen { width, height, dark }) = screen {
             let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
             self.pipe.call(Some(&session), "Emulation.setDeviceMetricsOverride", metrics)?;
@@ -209,12 +246,7 @@ impl Chromium {
         self.go(&session, url)?;
         let loaded = |event: &Value| event["method"] == "Page.loadEventFired" && event["sessionId"] == session.as_str();
         while !loaded(&self.pipe.event("load the page", LONGEST_LOAD)?) {}
-        let what = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
-        let mut said = self.pipe.call(Some(&session), "Runtime.evaluate", what)?;
-        self.pipe.call(None, "Target.disposeBrowserContext", json!({ "browserContextId": context }))?;
-        self.pipe.forget();
-        let thrown = said["exceptionDetails"]["exception"]["description"].as_str().map(str::to_owned);
-        Ok((said["result"]["value"].take(), thrown))
+        Ok((context, session))
     }
 
     /// An empty tab; the session in which it is talked to.

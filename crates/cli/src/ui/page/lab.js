@@ -94,13 +94,13 @@ function pair(first, second) {
   const later = new Map(second.result.rows.map((row) => [key(row), row]));
   const both = first.result.rows.filter((row) => later.has(key(row)));
   const picture = drawn([...both, ...both.map((row) => later.get(key(row)))]);
-  const rows = new Table('Rows of both runs', [['condition'], ['metric', 'left wrap'], ['arm', 'left'], ['before'], ['after'], ['after / before'], ['ratio before'], ['ratio after'], ['before, then after', 'wide left'], ['ratio to baseline', 'left'], ['verdicts', 'left']], 'They have no row in common.');
+  const rows = new Table('Rows of both runs', [['condition'], ['metric', 'left wrap'], ['arm', 'left wrap'], ['before, then after', 'wide left'], ['ratio to baseline', 'left'], ['before'], ['after'], ['after / before'], ['ratio before'], ['ratio after'], ['verdicts', 'left']], 'They have no row in common.');
   rows.show(both.map((a) => {
     const b = later.get(key(a));
     const two = [picture(a, 'v4'), picture(b, 'v6')].filter(Boolean);
     return [key(a), [
-      a.condition, a.metric, a.arm, value(a.ours, a.unit), value(b.ours, b.unit), a.ours === 0 ? '–' : ratio(b.ours / a.ours), `${ratio(a.ratio)} (${between(a.interval)})`, `${ratio(b.ratio)} (${between(b.interval)})`,
-      two.length > 0 ? h('div', {}, two) : '–', a.ratio === null || b.ratio === null ? '–' : change(a, b), a.verdict === b.verdict ? verdict(a.verdict) : `${a.verdict ?? '–'}, then ${b.verdict ?? '–'}`,
+      a.condition, a.metric, a.arm, two.length > 0 ? h('div', {}, two) : '–', a.ratio === null || b.ratio === null ? '–' : change(a, b), value(a.ours, a.unit), value(b.ours, b.unit),
+      a.ours === 0 ? '–' : ratio(b.ours / a.ours), `${ratio(a.ratio)} (${between(a.interval)})`, `${ratio(b.ratio)} (${between(b.interval)})`, a.verdict === b.verdict ? verdict(a.verdict) : `${a.verdict ?? '–'}, then ${b.verdict ?? '–'}`,
     ]];
   }));
   const alone = (one, keys) => one.result.rows.filter((row) => !keys.has(key(row))).map((row) => `${row.condition}, ${row.metric}, ${row.arm}`);

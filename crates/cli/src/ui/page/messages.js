@@ -35,7 +35,7 @@ export class Messages {
   title = 'Messages';
   cards = new Cards(['Sessions', 'Sent', 'Received', 'Copies sent', 'Bytes of copies', 'Share of bytes', 'Copy came first', 'Time saved']);
   pace = new Chart('Messages', [['sent', '--v4'], ['received', '--v6'], ['copies', '--warn']], perSecond);
-  paid = new Chart('Bytes sent', [['messages', '--v4'], ['of these, copies', '--warn']], rate);
+  paid = new Chart('Bytes sent', [['messages', '--v4'], ['copies', '--warn']], rate);
   table = new Table('Sessions that are open', [['peer'], ['program', 'left'], ['technique', 'left'], ['path', 'left'], ['open for'], ['connections'], ['round trip'], ['shortest'], ['sent'], ['received'], ['on their way'], ['copies'], ['bytes of copies'], ['stalls'], ['copy came first'], ['time saved'], ['dropped for newer']], 'No session: “headstart realtime send” and “receive”, “relay serve” and “relay ports” have some while they run.');
   rates = [0, 1, 2, 3, 4].map(() => new Rates());
 

@@ -7,7 +7,7 @@ const RANGES = [['hour', 3600], ['day', 86_400], ['week', 604_800], ['30 days', 
 /** Between two questions while nothing else is chosen. */
 const FRESH_MS = 10_000;
 
-/** Charts of one answer. `charts`: [title, [[label, colour, line]], format]; `learn` is called with each answer. */
+/** Charts of one answer. `charts`: [title, [[label, colour, line]], format]; `learn` is called with each answer and the seconds that it is of. */
 export class Trend {
   constructor(charts, learn) {
     this.learn = learn;
@@ -53,7 +53,7 @@ export class Trend {
         const full = (line) => Array.from(told.at, (_, n) => told.lines[line]?.[n] ?? null);
         chart.set([told.at, ...lines.map(full)], [from, to]);
       }
-      this.learn?.(told);
+      this.learn?.(told, [from, to]);
     }, (why) => say(this.said, why.message));
   }
 

@@ -5,7 +5,9 @@ import { Lab } from './lab.js';
 import { Lanes } from './lanes.js';
 import { Messages } from './messages.js';
 import { Cards, Chart, Rate, Table, age, bytes, count, h, ms, quantile, say, sum } from './parts.js';
+import { Spread } from './spread.js';
 import { outcome, picture, story } from './story.js';
+import { Strip } from './strip.js';
 import { Trend } from './trend.js';
 
 /** Connections of each list: as many as the server sends. */
@@ -13,6 +15,7 @@ const MOST = 1000;
 
 const connections = (tally) => tally.handed_over + tally.handed_over_in_progress;
 const perSecond = (value) => `${value.toFixed(value < 10 ? 1 : 0)}/s`;
+const percent = (value) => `${(100 * value).toFixed(0)} %`;
 const mbit = (value) => `${value.toFixed(value < 10 ? 2 : 0)} Mbit/s`;
 
 function nothingYet() {
@@ -22,14 +25,21 @@ function nothingYet() {
 /** Who has measured: a forwarder that carries packets, or programs in the kernel that watch. */
 const source = (via) => ({ tun: 'forwarder', ebpf: 'kernel (eBPF)' })[via] ?? '–';
 
+/** How long something took that came to be, of one program or of all. */
+function good(timings, what, program) {
+  const programs = timings?.[what] ?? {};
+  const families = program ? [programs[program]] : Object.values(programs);
+  return sum(families.flatMap((one) => Object.values(one ?? {}).flatMap((outcomes) => [outcomes.ok, outcomes['under-way']])));
+}
+
 class Now {
   name = 'now';
   title = 'Now';
   cards = new Cards(['Programs running', 'Lookups', 'Connections', 'Ready at once', 'Failed', 'Measured, open']);
   pace = new Chart('Lookups and connections', [['lookups', '--dns'], ['connections', '--v4'], ['failed', '--bad']], perSecond);
   flow = new Chart('Data of measured programs', [['down', '--v6'], ['up', '--good']], mbit);
-  races = new Lanes('Latest connections', [['host', 'minmax(11rem, 2fr)', 'left'], ['program', 'minmax(7rem, 1fr)', 'left'], ['lookups and attempts', 'minmax(12rem, 4fr)', 'left'], ['result', '8rem', 'left'], ['took', '5.5rem'], ['ago', '5rem']], nothingYet());
-  open = new Lanes('Open connections of measured programs', [['peer', 'minmax(13rem, 3fr)', 'left'], ['program', 'minmax(7rem, 1fr)', 'left'], ['measured by', '8rem', 'left'], ['open for', '6.5rem'], ['connect', '6.5rem'], ['round trip', '7.5rem'], ['down', '6.5rem'], ['up', '6.5rem'], ['repeated', '7rem']], 'No measurement is running: “sudo headstart run --measure -- PROGRAM” starts one.');
+  races = new Lanes('Latest connections', [['host', 'minmax(11rem, 2fr)', 'left'], ['program', 'minmax(7rem, 1fr)', 'left'], ['lookups and attempts', 'minmax(12rem, 4fr)', 'left'], ['result', '8rem', 'left'], ['took', '6.5rem'], ['ago', '5rem']], nothingYet());
+  open = new Lanes('Open connections of measured programs', [['peer', 'minmax(13rem, 3fr)', 'left'], ['program', 'minmax(7rem, 1fr)', 'left'], ['measured by', '9rem', 'left'], ['open for', '6.5rem'], ['connect', '6.5rem'], ['round trip', '7.5rem'], ['down', '6.5rem'], ['up', '6.5rem'], ['repeated', '7rem']], 'No measurement is running: “sudo headstart run --measure -- PROGRAM” starts one.');
   rates = [0, 1, 2, 3, 4].map(() => new Rate());
 
   element() {
@@ -90,21 +100,38 @@ class Programs {
   title = 'Programs';
   ours = new Table('Programs under headstart run', [['program'], ['lookups'], ['median'], ['90 %'], ['connections'], ['median'], ['90 %'], ['handshake, median'], ['failed'], ['launches']], nothingYet());
   theirs = new Table('Measured programs', [['program'], ['measured by', 'left'], ['open'], ['connections'], ['failed'], ['lookups'], ['lookup'], ['connect'], ['round trip'], ['down'], ['up'], ['longest gap'], ['repeated']], 'No measurement is running: “sudo headstart run --measure -- PROGRAM” starts one.');
-  saved = new Cards(['Waited for lookups', 'Waited for connections', 'Handshakes took', 'Cache hits', 'Opened ahead, used', 'Opened, not used']);
+  saved = new Cards(['Waited for lookups', 'Waited to connect', 'Handshakes took', 'Cache hits', 'Opened ahead, used', 'Opened, not used']);
 
-  chosen = h('select', { id: 'of', onchange: () => this.trend.of(this.chosen.value) }, h('option', { value: '' }, 'all programs'));
+  chosen = h('select', { id: 'of', onchange: () => this.choose() }, h('option', { value: '' }, 'all programs'));
+  toConnect = new Spread('Connections: how long programs waited, and how long handshakes took', [['waited', 'v4'], ['handshake', 'v6']]);
+  toLookUp = new Spread('Lookups: how long programs waited', [['waited', 'dns']]);
   trend = new Trend([
-    ['Time to connect', [['median', '--v4', 'connect_median'], ['90 %', '--v6', 'connect_p90']], ms], ['Time to look up', [['median', '--v4', 'lookup_median'], ['90 %', '--v6', 'lookup_p90']], ms],
+    ['Time to connect', [['median', '--v4', 'connect_median'], ['90 %', '--v6', 'connect_p90'], ['handshake', '--good', 'handshake_median']], ms], ['Time to look up', [['median', '--v4', 'lookup_median'], ['90 %', '--v6', 'lookup_p90']], ms],
     ['Measured: time to connect', [['median', '--v4', 'measured_connect_median'], ['90 %', '--v6', 'measured_connect_p90']], ms], ['Measured: data', [['down', '--v6', 'down_bytes'], ['up', '--good', 'up_bytes']], (value) => `${bytes(Math.round(value))}/s`],
+    ['Measured: segments retransmitted', [['segments', '--bad', 'retransmissions']], perSecond],
   ], (told) => this.offer(told.programs));
 
   element() {
-    this.trend.extra.replaceChildren(h('label', { for: 'of' }, 'Trend of '), this.chosen);
-    return (this.root ??= h('div', {}, this.saved.element, h('h2', {}, 'Waiting times'), this.ours.element, h('h2', {}, 'Measured'), this.theirs.element, h('h2', {}, 'Trend'), this.trend.element));
+    const choose = h('form', { onsubmit: (event) => event.preventDefault() }, h('label', { for: 'of' }, 'Of'), this.chosen);
+    return (this.root ??= h('div', {}, this.saved.element, h('h2', {}, 'Waiting times'), this.ours.element, h('h2', {}, 'Measured'), this.theirs.element, h('h2', {}, 'Distribution and trend'), choose,
+      h('div', { class: 'pair' }, this.toConnect.element, this.toLookUp.element), this.trend.element));
   }
   enter() { this.trend.mount(); }
   leave() { this.trend.unmount(); }
   repaint() { this.leave(); this.enter(); }
+
+  choose() {
+    this.trend.of(this.chosen.value);
+    if (this.last) this.spread(this.last);
+  }
+
+  /** Since the supervisor was started. Between what was waited and what handshakes took is what was saved. */
+  spread(all) {
+    this.last = all;
+    const of = (what) => good(all.supervisor?.timings, what, this.chosen.value);
+    this.toConnect.show([of('connect'), of('handshake')], all.bounds);
+    this.toLookUp.show([of('lookup')], all.bounds);
+  }
 
   /** Programs that were seen can be chosen; one that was chosen stays. */
   offer(programs) {
@@ -114,13 +141,14 @@ class Programs {
 
   show(all) {
     this.trend.show();
+    this.spread(all);
     const sup = all.supervisor;
     const span = (d) => ms((d?.secs ?? 0) * 1000 + (d?.nanos ?? 0) / 1e6);
     const share = (a, b) => (a + b > 0 ? `${((100 * a) / (a + b)).toFixed(0)} %` : '–');
     if (sup) {
       const t = sup.tally;
       this.saved.show({
-        'Waited for lookups': span(t.lookup_wait), 'Waited for connections': span(t.connect_wait), 'Handshakes took': span(t.handshakes),
+        'Waited for lookups': span(t.lookup_wait), 'Waited to connect': span(t.connect_wait), 'Handshakes took': span(t.handshakes),
         'Cache hits': share(t.cache_hits, t.cache_misses), 'Opened ahead, used': `${t.spares_taken} of ${t.spares}`, 'Opened, not used': count(t.unused),
       });
     }
@@ -148,19 +176,24 @@ class Network {
   asks = new Chart('Time from query to answer', [['A', '--v4'], ['AAAA', '--v6']], ms);
   families = new Table('Address families', [['family'], ['route', 'left'], ['state', 'left'], ['round trip'], ['lookup']], nothingYet());
   peers = new Table('Addresses on this network', [['address'], ['round trip'], ['state', 'left']], 'No address has been tried on this network.');
-  changes = new Table('Since this page was opened', [['when'], ['change', 'left']], 'No change.');
+  changes = new Table('Changes since this page was opened', [['when'], ['change', 'left']], 'None since this page was opened.');
   trend = new Trend([
     ['Round trip of handshakes', [['IPv4', '--v4', 'rtt IPv4'], ['IPv6', '--v6', 'rtt IPv6']], ms], ['Time from query to answer', [['A', '--v4', 'lookup IPv4'], ['AAAA', '--v6', 'lookup IPv6']], ms],
     ['Lookups and connections', [['lookups', '--dns', 'lookups'], ['connections', '--v4', 'connections'], ['failed', '--bad', 'failed']], perSecond],
-  ], (told) => this.visited.show(told.networks.map(([at, id]) => [at, [new Date(at * 1000).toLocaleString(), id]])));
-  visited = new Table('Networks in this time', [['from'], ['network', 'left']], 'None was seen.');
+    ['Families avoided, share of time', [['IPv4', '--v4', 'avoided IPv4'], ['IPv6', '--v6', 'avoided IPv6']], percent],
+  ], (told, range) => {
+    this.line.show(told.networks, range, told.at, told.width_s);
+    this.visited.show(told.networks.map(([at, id]) => [at, [new Date(at * 1000).toLocaleString(), id]]));
+  });
+  line = new Strip('Networks in this time', 'None was seen.');
+  visited = new Table('Networks, from when on', [['from'], ['network', 'left']], 'None was seen.');
   resolvers = h('p', {}, '–');
   others = h('p', { class: 'quiet' });
   log = [];
 
   element() {
     return (this.root ??= h('div', {}, h('div', { class: 'pair' }, this.trips.element, this.asks.element), h('h2', {}, 'Families'), this.families.element,
-      h('h2', {}, 'DNS servers'), this.resolvers, h('h2', {}, 'Changes'), this.changes.element, h('h2', {}, 'Addresses'), this.peers.element, this.others, h('h2', {}, 'Trend'), this.trend.element, this.visited.element));
+      h('h2', {}, 'DNS servers'), this.resolvers, h('h2', {}, 'Changes'), this.changes.element, h('h2', {}, 'Addresses'), this.peers.element, this.others, h('h2', {}, 'Trend'), this.trend.element, this.line.element, h('div', { class: 'below' }, this.visited.element)));
   }
   enter() { if (!this.trips.plot) [this.trips, this.asks].forEach((chart) => chart.mount()); this.trend.mount(); }
   leave() { [this.trips, this.asks, this.trend].forEach((chart) => chart.unmount()); }
@@ -305,12 +338,16 @@ class Steering {
   share = new Chart('Data over each channel', [['fat', '--v4'], ['fast', '--v6']], mbit);
   trips = new Chart('Round trip of each channel', [['fat', '--v4'], ['fast', '--v6']], ms);
   channels = new Table('Channels', [['channel'], ['state', 'left'], ['used as', 'left'], ['round trip'], ['loss'], ['packets'], ['data'], ['share']], 'No tunnel over two channels: “sudo headstart up --steer FILE” opens one.');
+  cards = new Cards(['Failovers', 'Queued for fast', 'Resent', 'Sent over both', 'Moved to fat', 'Dropped']);
   reasons = new Table('Why packets took which channel', [['reason'], ['channel', 'left'], ['packets'], ['gained, mean']], 'No packet yet.');
+  changes = new Table('Failovers', [['when'], ['change', 'left']], 'None since this page was opened.');
+  log = [];
+  alive = new Map();
   rates = [new Rate(), new Rate()];
   tunnel = h('p', {}, '–');
 
   element() {
-    return (this.root ??= h('div', {}, this.tunnel, h('div', { class: 'pair' }, this.share.element, this.trips.element), h('h2', {}, 'Channels'), this.channels.element, h('h2', {}, 'Decisions'), this.reasons.element));
+    return (this.root ??= h('div', {}, this.tunnel, this.cards.element, h('div', { class: 'pair' }, this.share.element, this.trips.element), h('h2', {}, 'Channels'), this.channels.element, h('h2', {}, 'Decisions'), this.reasons.element, h('h2', {}, 'Failovers'), this.changes.element));
   }
   enter() { if (!this.share.plot) [this.share, this.trips].forEach((chart) => chart.mount()); }
   leave() { [this.share, this.trips].forEach((chart) => chart.unmount()); }
@@ -322,14 +359,24 @@ class Steering {
     this.trips.add(both.map((one) => one?.rtt_ms));
     const rate = (one, n) => { const r = one && this.rates[n].take(one.bytes, performance.now()); return r === undefined ? undefined : r * 8 / 1e6; };
     this.share.add(both.map(rate));
+    for (const one of all.daemon?.steering?.channels ?? []) {
+      const before = this.alive.get(one.channel);
+      const words = one.alive ? `${one.channel} answers again` : `${one.channel} does not answer: all packets take the other channel`;
+      if (before !== undefined && before !== one.alive) this.log.unshift([new Date().toLocaleTimeString(), words]);
+      this.alive.set(one.channel, one.alive);
+    }
+    this.log.length = Math.min(this.log.length, 100);
   }
 
   show(all) {
     const tunnel = all.daemon?.steering;
     say(this.tunnel, tunnel ? `${tunnel.interface}, policy ${tunnel.policy}` : 'No tunnel.');
+    const n = (what) => (tunnel ? count(tunnel[what]) : '–');
+    this.cards.show({ Failovers: n('failovers'), 'Queued for fast': n('queued'), Resent: n('again'), 'Sent over both': n('twice'), 'Moved to fat': n('moved'), Dropped: n('dropped') });
     this.channels.show((tunnel?.channels ?? []).map((one) => [one.channel, [
       one.channel, h('span', { class: one.alive ? 'good' : 'bad' }, one.alive ? 'up' : 'down'), one.uses, ms(one.rtt_ms), `${one.loss.toFixed(1)} %`, count(one.packets), bytes(one.bytes), `${one.share.toFixed(0)} %`,
     ]]));
+    this.changes.show(this.log.map(([when, words], n) => [`${this.log.length - n}`, [when, words]]));
     this.reasons.show((tunnel?.reasons ?? []).map((one) => [`${one.why} ${one.channel}`, [one.why, one.channel, count(one.packets), ms(one.gained_ms)]]));
   }
 }

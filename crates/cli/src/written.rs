@@ -1,4 +1,4 @@
-//! What is written while connections are served: by a thread of its own, for which no connection waits.
+//! What is written while connections are served or used: by a thread of its own, for which no connection waits.
 
 use anyhow::Context as _;
 use std::sync::Arc;

@@ -1,11 +1,12 @@
-//! What start rules do to connections, as events of qlog in a folder: a file a peer, JSON text sequences (RFC 7464) as
-//! draft-ietf-quic-qlog-main-schema has them. Written by a thread of its own; no connection waits for it.
+//! What connections of `serve` and `get` do, as events of qlog in a folder: a file a peer, JSON text sequences (RFC 7464) as
+//! draft-ietf-quic-qlog-main-schema-12 has them, events as draft-ietf-quic-qlog-quic-events-11 and
+//! draft-ietf-tsvwg-careful-resume-qlog-02 do. Times are milliseconds since 1970. Written by a thread of its own; no connection waits for it.
 
-use super::written::Written;
 use crate::exit::Usage;
+use crate::written::{self, Written};
 use headstart_core::time::Instant;
-use headstart_io::clock::wall;
 use headstart_quic::{Listener, StartEvent, qlog_line};
+use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs::{File, OpenOptions};
@@ -15,30 +16,77 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::time::SystemTime;
 
 /// Files that are open at once; beyond, all are closed and opened again when there is more to write.
 const OPEN: usize = 256;
 
+/// Where events are handed over.
+pub type Inlet = written::Inlet<Event>;
+
+/// Which end of the connections this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// `serve`.
+    Server,
+    /// `get`.
+    Client,
+}
+
+/// Something that happened to a connection.
+#[derive(Debug)]
+pub struct Event {
+    /// The peer.
+    pub remote: SocketAddr,
+    /// What.
+    pub told: Told,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum Told {
+    /// The start rule has changed its phase.
+    Start(StartEvent),
+    /// One of the events of QUIC itself.
+    Own {
+        /// When, since 1970.
+        at: Instant,
+        /// Its name within `quic:`.
+        name: &'static str,
+        /// What the draft has of it.
+        data: Value,
+    },
+}
+
+impl Event {
+    fn line(&self) -> String {
+        match &self.told {
+            Told::Start(event) => qlog_line(Instant::ZERO, event),
+            Told::Own { at, name, data } => {
+                let time = (at.since(Instant::ZERO).as_secs_f64() * 1e6).round() / 1e3;
+                json!({ "time": time, "name": format!("quic:{name}"), "data": data }).to_string()
+            }
+        }
+    }
+}
+
 /// Writes events into `folder`, which is made if need be; folders above it are not, since a wrong path would make them too.
-pub fn begin(folder: &Path) -> anyhow::Result<Written<StartEvent>> {
+pub fn begin(folder: &Path, side: Side) -> anyhow::Result<Written<Event>> {
     if !folder.is_dir() {
         let made = std::fs::DirBuilder::new().mode(0o700).create(folder);
         made.map_err(|why| Usage::unwritable(folder, why))?;
     }
-    let begun = Instant::ZERO + wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let of = folder.to_owned();
-    Written::begin("qlog", format!("the qlog in {}", folder.display()), move |events| write(&of, begun, events))
+    Written::begin("qlog", format!("the qlog in {}", folder.display()), move |events| write(&of, side, events))
 }
 
 /// What connections tell.
-pub fn listener(log: &Written<StartEvent>) -> Listener {
+pub fn listener(log: &Written<Event>) -> Listener {
     let inlet = log.inlet();
-    Arc::new(move |event: &StartEvent| inlet.put(*event))
+    Arc::new(move |event: &StartEvent| inlet.put(Event { remote: event.remote, told: Told::Start(*event) }))
 }
 
 /// Writes until the end, or until something cannot be written: why. Behind a gap nothing more is written.
-fn write(folder: &Path, begun: Instant, events: &Receiver<Option<StartEvent>>) -> Option<String> {
+fn write(folder: &Path, side: Side, events: &Receiver<Option<Event>>) -> Option<String> {
     let mut files: HashMap<SocketAddr, File> = HashMap::new();
     while let Ok(Some(event)) = events.recv() {
         if files.len() >= OPEN {
@@ -46,9 +94,9 @@ fn write(folder: &Path, begun: Instant, events: &Receiver<Option<StartEvent>>) -
         }
         let file = match files.entry(event.remote) {
             Entry::Occupied(there) => Ok(there.into_mut()),
-            Entry::Vacant(free) => open(folder, event.remote).map(|file| free.insert(file)),
+            Entry::Vacant(free) => open(folder, side, event.remote).map(|file| free.insert(file)),
         };
-        let written = file.and_then(|file| writeln!(file, "\u{1e}{}", qlog_line(begun, &event)));
+        let written = file.and_then(|file| writeln!(file, "\u{1e}{}", event.line()));
         if let Err(why) = written {
             return Some(format!("{}: {why}", path(folder, event.remote).display()));
         }
@@ -56,15 +104,25 @@ fn write(folder: &Path, begun: Instant, events: &Receiver<Option<StartEvent>>) -
     None
 }
 
-fn open(folder: &Path, remote: SocketAddr) -> std::io::Result<File> {
+fn open(folder: &Path, side: Side, remote: SocketAddr) -> std::io::Result<File> {
     let path = path(folder, remote);
     let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
     if file.metadata()?.len() == 0 {
-        let head = concat!(
-            r#"{"file_schema":"urn:ietf:params:qlog:file:sequential","serialization_format":"application/qlog+json-seq","#,
-            r#""title":"headstart serve","trace":{"event_schemas":["urn:ietf:params:qlog:events:quic"],"#,
-            r#""vantage_point":{"type":"server"}}}"#
-        );
+        let (title, vantage_point) = match side {
+            Side::Server => ("headstart serve", "server"),
+            Side::Client => ("headstart get", "client"),
+        };
+        let reference = json!({ "clock_type": "system", "epoch": "1970-01-01T00:00:00.000Z" });
+        let head = json!({
+            "file_schema": "urn:ietf:params:qlog:file:sequential",
+            "serialization_format": "application/qlog+json-seq",
+            "title": title,
+            "trace": {
+                "event_schemas": ["urn:ietf:params:qlog:events:quic"],
+                "vantage_point": { "type": vantage_point },
+                "common_fields": { "time_format": "relative_to_epoch", "reference_time": reference },
+            },
+        });
         writeln!(file, "\u{1e}{head}")?;
     }
     Ok(file)
@@ -78,15 +136,15 @@ fn path(folder: &Path, remote: SocketAddr) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headstart_core::cwnd::start::{Event, Phase, Trigger};
+    use headstart_core::cwnd::start::{Event as Change, Phase, Trigger};
 
     #[test]
     fn a_file_is_named_by_its_peer_and_has_a_head() {
         let folder = std::env::temp_dir().join(format!("headstart-qlog-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let remote: SocketAddr = "[2001:db8::1]:4433".parse().unwrap();
-        drop(open(&folder, remote).unwrap());
-        drop(open(&folder, remote).unwrap());
+        drop(open(&folder, Side::Server, remote).unwrap());
+        drop(open(&folder, Side::Server, remote).unwrap());
         let text = std::fs::read_to_string(folder.join("2001-db8--1_4433.sqlog")).unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!(text.lines().count(), 1, "one head");
@@ -95,7 +153,7 @@ mod tests {
     }
 
     fn event(port: u16) -> StartEvent {
-        let event = Event {
+        let event = Change {
             at: Instant::ZERO,
             old: Phase::Reconnaissance,
             new: Phase::Unvalidated,
@@ -114,7 +172,7 @@ mod tests {
     #[test]
     fn all_that_was_told_is_written_before_the_end() {
         let folder = tempfile::tempdir().unwrap();
-        let log = begin(folder.path()).unwrap();
+        let log = begin(folder.path(), Side::Server).unwrap();
         let tell = listener(&log);
         (0..100).for_each(|n| tell(&event(1000 + n % 2)));
         assert!(log.end());
@@ -130,7 +188,7 @@ mod tests {
     fn a_full_disk_is_no_success() {
         let folder = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/dev/full", folder.path().join("192.0.2.1_7.sqlog")).unwrap();
-        let log = begin(folder.path()).unwrap();
+        let log = begin(folder.path(), Side::Server).unwrap();
         listener(&log)(&event(7));
         assert!(!log.end());
     }
