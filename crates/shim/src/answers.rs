@@ -3,7 +3,8 @@
 //! The list is made by the C library itself, one numeric address at a time, and chained: ports, socket types and
 //! memory are its own, and its freeaddrinfo (which frees node by node, as POSIX demands for sublists) needs no wrapping.
 
-use crate::ask::{Asked, Patience, ask};
+use crate::ask::{Asked, Line, Patience};
+use crate::waits::{self, Came};
 use crate::{original, start};
 use headstart_core::path::Family;
 use headstart_core::wire::shim::{Reply, Request};
@@ -18,16 +19,17 @@ const PATIENCE: Patience = Patience::Seconds(60);
 /// Flags that change nothing for us. With any other (AI_CANONNAME, AI_V4MAPPED, AI_IDN …) the C library answers.
 const FLAGS_UNDERSTOOD: c_int = libc::AI_ADDRCONFIG | libc::AI_NUMERICSERV;
 
-/// Answers a getaddrinfo: `None` to leave it to the C library.
+/// Asks the supervisor: `None` to leave it to the C library. `frame`: where the caller's stack is.
 ///
 /// # Safety
 /// As getaddrinfo(3).
-pub(crate) unsafe fn resolve(
+pub(crate) unsafe fn ask(
     node: *const c_char,
     service: *const c_char,
     hints: *const libc::addrinfo,
     res: *mut *mut libc::addrinfo,
-) -> Option<c_int> {
+    frame: usize,
+) -> Option<waits::Handle> {
     let session = start::session()?;
     if node.is_null() || res.is_null() || session.has_own_rules {
         return None;
@@ -56,7 +58,24 @@ pub(crate) unsafe fn resolve(
         port: port.filter(|_| stream),
         configured_only: flags & libc::AI_ADDRCONFIG != 0,
     };
-    let reply = match ask(session, &request, PATIENCE)? {
+    let line = Line::open(session)?;
+    line.send(&request)?;
+    waits::begin(session, line, PATIENCE, None, frame)
+}
+
+/// The answer, after the wait for it: `None` to leave it to the C library.
+///
+/// # Safety
+/// As getaddrinfo(3).
+pub(crate) unsafe fn take(
+    question: waits::Handle,
+    came: Came,
+    service: *const c_char,
+    hints: *const libc::addrinfo,
+    res: *mut *mut libc::addrinfo,
+) -> Option<c_int> {
+    let (wait, _) = waits::end(question)?;
+    let reply = match wait.line.receive(came)? {
         Asked::Reply(reply, _) => reply,
         // The C library starts over.
         Asked::Interrupted | Asked::TimedOut => return None,

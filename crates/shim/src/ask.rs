@@ -1,10 +1,11 @@
 //! One question to the supervisor, one answer, perhaps with a descriptor. The socket lives as long as the question, so
 //! nothing is left in the program's descriptor table, and nothing has to be put right after fork or closefrom.
 
+use crate::waits::Came;
 use crate::{original, start::Session};
 use headstart_core::wire::shim::{MAX_MESSAGE, Reply, Request};
 use std::ffi::c_int;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 
 /// What came of a question.
 pub(crate) enum Asked {
@@ -28,17 +29,8 @@ pub(crate) enum Patience {
     AsBlocking,
 }
 
-/// Signals that a wait survives: one every 100 us throughout the longest wait.
-const MAX_INTERRUPTIONS: u32 = 200_000;
 /// Longest wait for the supervisor to take a connection or a question; it takes microseconds unless it is gone.
 const REACHING: libc::timeval = libc::timeval { tv_sec: 1, tv_usec: 0 };
-
-/// Asks `request` and waits for the answer; `None` when there is no supervisor to answer.
-pub(crate) fn ask(session: &Session, request: &Request, patience: Patience) -> Option<Asked> {
-    let line = Line::open(session)?;
-    line.send(request)?;
-    line.receive(patience)
-}
 
 /// A way to the supervisor, for one question.
 ///
@@ -82,8 +74,8 @@ impl Line {
         (usize::try_from(sent).ok()? == bytes.len()).then_some(())
     }
 
-    /// Waits for the answer.
-    pub(crate) fn receive(&self, patience: Patience) -> Option<Asked> {
+    /// Bounds the wait for the answer ([`crate::waits`]).
+    pub(crate) fn limit(&self, patience: Patience) {
         match patience {
             Patience::Seconds(seconds) => {
                 limit(self.0.as_raw_fd(), libc::SO_RCVTIMEO, libc::timeval { tv_sec: seconds, tv_usec: 0 });
@@ -92,16 +84,35 @@ impl Line {
             // Calls on a socket with a timeout are never restarted, whatever SA_RESTART says (signal(7)).
             Patience::AsBlocking => {}
         }
-        let mut asked = receive(&self.0);
-        if matches!(patience, Patience::Seconds(_)) {
-            for _ in 0..MAX_INTERRUPTIONS {
-                if !matches!(asked, Some(Asked::Interrupted)) {
-                    break;
-                }
-                asked = receive(&self.0);
-            }
+    }
+
+    /// Its descriptor.
+    pub(crate) fn descriptor(&self) -> c_int {
+        self.0.as_raw_fd()
+    }
+
+    /// The answer, after the wait for it.
+    pub(crate) fn receive(&self, came: Came) -> Option<Asked> {
+        match came {
+            Came::Answer => receive(&self.0),
+            Came::Interrupted => Some(Asked::Interrupted),
+            Came::TimedOut => Some(Asked::TimedOut),
         }
-        asked
+    }
+
+    /// Closes it, if the descriptor still leads to the supervisor of `session`: the program may have closed it, and opened another
+    /// by its number.
+    pub(crate) fn close_if_of(self, session: &Session) {
+        // SAFETY: `sockaddr_un` is plain data; all zeroes is a valid value.
+        let mut addr: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+        let mut len = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+        // SAFETY: `addr` is valid for `len` bytes.
+        let rc = unsafe { original::getpeername(self.0.as_raw_fd(), (&raw mut addr).cast(), &mut len) };
+        let path = addr.sun_path.iter().take(session.socket.len()).map(|c| *c as u8);
+        let is_unix = rc == 0 && addr.sun_family == libc::AF_UNIX as libc::sa_family_t;
+        if !(is_unix && path.eq(session.socket.iter().copied())) {
+            let _ = self.0.into_raw_fd();
+        }
     }
 }
 
@@ -124,7 +135,7 @@ fn receive(socket: &OwnedFd) -> Option<Asked> {
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control) as _;
     // SAFETY: `message` points to buffers of the lengths that it gives.
-    let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_CMSG_CLOEXEC) };
+    let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT) };
     if got < 0 {
         return match original::errno() {
             libc::EINTR => Some(Asked::Interrupted),

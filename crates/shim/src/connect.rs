@@ -2,6 +2,7 @@
 
 use crate::ask::{Asked, Line, Patience};
 use crate::options::{Setting, Socket};
+use crate::waits::{self, Came};
 use crate::{marks, options, original, start};
 use headstart_core::wire::shim::{Reply, Request};
 use headstart_core::wire::sockaddr::{self, MAX_BYTES};
@@ -20,8 +21,6 @@ pub(crate) enum Served {
     Failed(c_int),
     /// It is the kernel's; the supervisor is not to be asked a second time.
     Declined,
-    /// It is to be made as the program made it: the seccomp filter traps it for the supervisor.
-    Trapped,
 }
 
 /// Whether a connect of `fd` does not wait. One that is trapped is looked at from outside: signals, cancellation, timeouts and other
@@ -31,11 +30,32 @@ fn is_nonblocking(fd: c_int) -> bool {
     unsafe { libc::fcntl(fd, libc::F_GETFL) & libc::O_NONBLOCK != 0 }
 }
 
-/// Serves a connect: `None` to leave it to the kernel.
+/// A connect about which the supervisor is asked.
+pub(crate) struct Connecting {
+    /// The program's descriptor.
+    pub fd: c_int,
+    socket: Socket,
+    carried: Option<Vec<Setting>>,
+}
+
+/// What is done with a connect.
+pub(crate) enum Begun {
+    /// It is to be made as the program made it: the seccomp filter traps it for the supervisor.
+    Trapped,
+    /// The supervisor is asked.
+    Asked(waits::Handle),
+}
+
+/// Begins to serve a connect: `None` to leave it to the kernel. `frame`: where the caller's stack is.
 ///
 /// # Safety
 /// `addr` valid for `len` bytes.
-pub(crate) unsafe fn accelerate(fd: c_int, addr: *const libc::sockaddr, len: libc::socklen_t) -> Option<Served> {
+pub(crate) unsafe fn begin(
+    fd: c_int,
+    addr: *const libc::sockaddr,
+    len: libc::socklen_t,
+    frame: usize,
+) -> Option<Begun> {
     let session = start::session()?;
     // SAFETY: the caller's contract.
     let address = unsafe { bytes_of(addr, len) }?;
@@ -44,7 +64,7 @@ pub(crate) unsafe fn accelerate(fd: c_int, addr: *const libc::sockaddr, len: lib
         return None;
     }
     if session.calls_are_trapped() {
-        return is_nonblocking(fd).then_some(Served::Trapped);
+        return is_nonblocking(fd).then_some(Begun::Trapped);
     }
     if !marks::may_exchange(fd) {
         return None;
@@ -68,7 +88,27 @@ pub(crate) unsafe fn accelerate(fd: c_int, addr: *const libc::sockaddr, len: lib
     line.send(&request)?;
     // The supervisor wakes up and looks for a connection meanwhile.
     let carried = options::set_by_the_program(fd, &socket);
-    let asked = line.receive(patience)?;
+    let connecting = Connecting { fd, socket, carried };
+    waits::begin(session, line, patience, Some(connecting), frame).map(Begun::Asked)
+}
+
+/// What the supervisor's answer means, after the wait for it: `None` to leave the connect to the kernel.
+///
+/// # Safety
+/// `addr` valid for `len` bytes.
+pub(crate) unsafe fn finish(
+    question: waits::Handle,
+    came: Came,
+    addr: *const libc::sockaddr,
+    len: libc::socklen_t,
+) -> Option<Served> {
+    let (wait, is_cut) = waits::end(question)?;
+    let Some(Connecting { fd, socket, carried }) = wait.connecting else { return None };
+    if is_cut {
+        // As the kernel tells a thread that waits (tcp_disconnect).
+        return Some(Served::Failed(libc::ECONNRESET));
+    }
+    let asked = wait.line.receive(came)?;
     if !socket.is_at(fd) {
         // As the system call tells a thread that waits.
         return Some(Served::Failed(libc::EBADF));

@@ -1,10 +1,10 @@
 //! `libheadstart.so`: the shim of paper 1 (section III-A), preloaded between a program and its C library.
 //!
-//! It wraps getaddrinfo and connect, and, to keep its bookkeeping right, socket, setsockopt, epoll_ctl, dup* and fcntl. Names and
-//! connections live in the supervisor; this library asks it over a socket that is opened and closed for each question,
-//! so that a program may fork, close all descriptors and exec as it likes. No threads, no runtime, no state but a page
-//! of marks. Whatever it does not understand, and whatever fails, becomes the call that the program made: a panic stops
-//! at the edge, a supervisor that is gone is not missed.
+//! It wraps getaddrinfo and connect, and, to keep its bookkeeping right, socket, setsockopt, epoll_ctl, dup*, fcntl and
+//! shutdown. Names and connections live in the supervisor; this library asks it over a socket that is opened and closed for
+//! each question, so that a program may fork, close all descriptors and exec as it likes. No threads, no runtime, no state
+//! but a page of marks and the questions under way. Whatever it does not understand, and whatever fails, becomes the call
+//! that the program made: a panic stops at the edge, a supervisor that is gone is not missed.
 #![warn(unsafe_op_in_unsafe_fn)]
 
 mod answers;
@@ -17,15 +17,16 @@ mod start;
 // Elsewhere the library is linked with libgcc_s, as usual.
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 mod unwind;
+mod waits;
 
-use connect::Served;
+use connect::{Begun, Served};
 use std::ffi::{c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 // The wrappers of calls at which a thread may be cancelled are "C-unwind": pthread_cancel(3) unwinds the stack through
 // them while they wait in the C library's own function, with nothing of ours on it.
 
-/// Runs `f`, and takes a panic for "not accelerated". A cancellation of the thread has to wait until it is done.
+/// Runs `f`, which does not wait, and takes a panic for "not accelerated". A cancellation of the thread has to wait until it is done.
 fn guarded<T>(f: impl FnOnce() -> Option<T>) -> Option<T> {
     let before = original::set_cancellation(original::CANCEL_DISABLE);
     let result = catch_unwind(AssertUnwindSafe(f)).ok().flatten();
@@ -45,9 +46,14 @@ pub unsafe extern "C-unwind" fn getaddrinfo(
     res: *mut *mut libc::addrinfo,
 ) -> c_int {
     let errno = original::errno();
-    // SAFETY: the caller keeps the contract of getaddrinfo(3), which is that of `answers::resolve`.
-    if let Some(code) = guarded(|| unsafe { answers::resolve(node, service, hints, res) }) {
-        return code;
+    // SAFETY: the caller keeps the contract of getaddrinfo(3), which is that of `answers::ask`.
+    let asked = guarded(|| unsafe { answers::ask(node, service, hints, res, (&raw const errno).addr()) });
+    if let Some(question) = asked {
+        let came = waits::until_answered(question);
+        // SAFETY: as above.
+        if let Some(code) = guarded(|| unsafe { answers::take(question, came, service, hints, res) }) {
+            return code;
+        }
     }
     original::set_errno(errno);
     // SAFETY: the caller's own arguments, unchanged.
@@ -61,8 +67,21 @@ pub unsafe extern "C-unwind" fn getaddrinfo(
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const libc::sockaddr, len: libc::socklen_t) -> c_int {
     let errno = original::errno();
-    // SAFETY: the caller keeps the contract of connect(2), which is that of `connect::accelerate`.
-    match guarded(|| unsafe { connect::accelerate(fd, addr, len) }) {
+    // SAFETY: the caller keeps the contract of connect(2), which is that of `connect::begin`.
+    let served = match guarded(|| unsafe { connect::begin(fd, addr, len, (&raw const errno).addr()) }) {
+        Some(Begun::Trapped) => {
+            original::set_errno(errno);
+            // SAFETY: the caller's own arguments, unchanged.
+            return repeated(|| unsafe { original::connect(fd, addr, len) });
+        }
+        Some(Begun::Asked(question)) => {
+            let came = waits::until_answered(question);
+            // SAFETY: as above.
+            guarded(|| unsafe { connect::finish(question, came, addr, len) })
+        }
+        None => None,
+    };
+    match served {
         Some(Served::Connected) => {
             original::set_errno(errno);
             0
@@ -77,11 +96,6 @@ pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const libc::sockaddr, 
             let (copy, len) = unsafe { connect::declined(addr, len) };
             // SAFETY: the copy is longer than `len`.
             unsafe { original::connect(fd, copy.as_ptr().cast(), len) }
-        }
-        Some(Served::Trapped) => {
-            original::set_errno(errno);
-            // SAFETY: the caller's own arguments, unchanged.
-            repeated(|| unsafe { original::connect(fd, addr, len) })
         }
         None => {
             original::set_errno(errno);
@@ -175,6 +189,14 @@ pub unsafe extern "C" fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *mu
     }
     // SAFETY: the caller's own arguments, unchanged.
     unsafe { original::epoll_ctl(epfd, op, fd, event) }
+}
+
+/// shutdown(2): a connect of another thread that waits for the supervisor ends, as one that waits in the kernel does.
+#[unsafe(no_mangle)]
+pub extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
+    let is_cut = matches!(how, libc::SHUT_RD..=libc::SHUT_RDWR) && waits::cut(fd);
+    // What has left its wait by a jump may be another socket by now, which is connected.
+    if is_cut && !options::is_connected(fd) { 0 } else { original::shutdown(fd, how) }
 }
 
 /// dup(2): both descriptors name one file now, and exchanging one would part them.

@@ -154,6 +154,15 @@ fn unbound(fd: c_int) -> Option<Family> {
     }
 }
 
+/// Whether the socket at `fd` has a peer.
+pub(crate) fn is_connected(fd: c_int) -> bool {
+    // SAFETY: `sockaddr_storage` is plain data; all zeroes is a valid value.
+    let mut addr: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    // SAFETY: `addr` is valid for `len` bytes.
+    unsafe { original::getpeername(fd, (&raw mut addr).cast(), &mut len) == 0 }
+}
+
 /// Whether IPV6_V6ONLY is off, so that an AF_INET6 socket may have a v4-mapped peer.
 fn accepts_mapped(fd: c_int, domain: Family) -> bool {
     domain == Family::V6 && int(fd, IPV6, libc::IPV6_V6ONLY) == Some(0)

@@ -177,16 +177,16 @@ pub(crate) fn is_of_gnu() -> bool {
     next(c"gnu_get_libc_version").is_some()
 }
 
-/// Has `f` called in parent and child after a fork. pthread_atfork(3) in the words of the GNU C library: as it has them, they
-/// would be a symbol without which no other C library loads us.
-pub(crate) fn at_fork(f: unsafe extern "C" fn()) {
+/// Has `parent` and `child` called after a fork, each where it says. pthread_atfork(3) in the words of the GNU C library: as it has
+/// them, they would be a symbol without which no other C library loads us.
+pub(crate) fn at_fork(parent: unsafe extern "C" fn(), child: unsafe extern "C" fn()) {
     type Handler = Option<unsafe extern "C" fn()>;
     type F = unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int;
     let Some(found) = next(c"__register_atfork") else { return };
     // SAFETY: the symbol __register_atfork has this type in the GNU C library.
     let register = unsafe { std::mem::transmute::<*mut c_void, F>(found) };
     // SAFETY: this library is never unloaded, so that it needs no handle by which the handlers would go with it.
-    unsafe { register(None, Some(f), Some(f), std::ptr::null_mut()) };
+    unsafe { register(None, Some(parent), Some(child), std::ptr::null_mut()) };
 }
 
 /// Asks that a cancellation of this thread wait (`PTHREAD_CANCEL_DISABLE` of pthread.h).
@@ -248,6 +248,31 @@ pub(crate) unsafe fn setsockopt(
 pub(crate) unsafe fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *mut libc::epoll_event) -> c_int {
     // SAFETY: the caller keeps the contract.
     unsafe { libc::syscall(libc::SYS_epoll_ctl, epfd, op, fd, event) as c_int }
+}
+
+pub(crate) fn shutdown(fd: c_int, how: c_int) -> c_int {
+    // SAFETY: no pointers.
+    unsafe { libc::syscall(libc::SYS_shutdown, fd, how) as c_int }
+}
+
+/// Waits until there is a message on `fd`, or its end, and leaves it there. A cancellation point, and left by signal handlers as
+/// they like: by the C library's own function, which unwinds as C does.
+pub(crate) fn peek(fd: c_int) -> isize {
+    unsafe extern "C-unwind" {
+        fn recv(fd: c_int, bytes: *mut c_void, len: usize, flags: c_int) -> isize;
+    }
+    let mut byte = 0u8;
+    // SAFETY: valid for a write of one byte.
+    unsafe { recv(fd, (&raw mut byte).cast(), 1, libc::MSG_PEEK) }
+}
+
+/// Whether this is a signal handler on a stack of its own (sigaltstack(2)).
+pub(crate) fn is_on_signal_stack() -> bool {
+    // SAFETY: `stack_t` is plain data; all zeroes is a valid value.
+    let mut stack: libc::stack_t = unsafe { std::mem::zeroed() };
+    // SAFETY: nothing is set, and `stack` is valid for a write.
+    let known = unsafe { libc::sigaltstack(std::ptr::null(), &mut stack) } == 0;
+    known && stack.ss_flags & libc::SS_ONSTACK != 0
 }
 
 pub(crate) fn dup(fd: c_int) -> c_int {

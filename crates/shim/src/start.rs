@@ -1,7 +1,7 @@
 //! What happens once, when the library is loaded: find the originals, the supervisor's folder and the shared filter.
 //! A few tens of microseconds; without HEADSTART_DIR, or with HEADSTART=off, nothing at all.
 
-use crate::{marks, original};
+use crate::{marks, original, waits};
 use headstart_core::wire::shim::{FILTER_BYTES, MAPPED_BYTES, MAX_APP, MOUNTS_AT, filter_bit};
 use std::ffi::{CStr, CString, OsStr, c_void};
 use std::net::IpAddr;
@@ -57,11 +57,18 @@ extern "C" fn start() {
         if session.is_some() {
             // A panic of ours is not the program's business.
             std::panic::set_hook(Box::new(|_| {}));
-            original::at_fork(marks::all_are_shared);
+            original::at_fork(marks::all_are_shared, forked);
+            waits::prepare();
         }
         SESSION.set(session).ok()
     });
     original::set_errno(errno);
+}
+
+/// In a child: it holds every file of its parent too, and has none of its threads.
+extern "C" fn forked() {
+    marks::all_are_shared();
+    waits::forget_other_threads();
 }
 
 fn variable(name: &CStr) -> Option<&'static OsStr> {

@@ -171,7 +171,7 @@ pub fn site<'a>(world: &'a mut World, name: &str) -> &'a mut Site {
 
 /// The default world, and besides:
 /// `a-lost` (the A query is swallowed), `hole` (IPv6 only, a black hole), `refused` (IPv6 only, refuses), `far` (IPv4
-/// only, two seconds away) and `slow-dns` (both answers take two seconds).
+/// only, two seconds away), `slow-dns` (both answers take two seconds) and `mute` (both queries are swallowed).
 pub fn world() -> World {
     let mut world = default_world(LINK);
     let template = site(&mut world, "www").clone();
@@ -194,6 +194,7 @@ pub fn world() -> World {
         site.v6.clear();
         site.v4[0].extra_rtt = Duration::from_secs(2);
     });
+    add("mute", 6, &|site| [&mut site.a, &mut site.aaaa].into_iter().for_each(|r| r.reply = Reply::Lost));
     add("slow-dns", 5, &|site| {
         [&mut site.a, &mut site.aaaa].into_iter().for_each(|r| r.delay = Duration::from_secs(2))
     });

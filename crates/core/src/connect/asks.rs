@@ -118,6 +118,13 @@ impl Asks {
         self.waiting.iter().any(|w| w.question == *question)
     }
 
+    /// Whether a program that waits for `question` waits for `other` too, or has asked it together with that.
+    pub fn is_asked_with(&self, question: &Question, other: &Question) -> bool {
+        let asked = |wanted: &Question| self.recent.iter().find(|(q, _)| q == wanted).map(|(_, at)| *at);
+        let together = |(one, two): (Instant, Instant)| one.since(two).max(two.since(one)) <= TOGETHER;
+        self.is_awaited(other) || asked(question).zip(asked(other)).is_some_and(together)
+    }
+
     /// It waits no longer.
     pub fn abandon(&mut self, request: RequestId) {
         self.waiting.retain(|w| w.request != request);

@@ -165,6 +165,13 @@ impl Cache {
         known.entries[record.into() as usize] = Some(Entry { kept, holds, expires });
     }
 
+    /// Keeps nothing of `name` and this record type any more.
+    pub fn drop(&mut self, name: &str, record: RecordType) {
+        if let Some(known) = self.names.get_mut(name) {
+            known.entries[record as usize] = None;
+        }
+    }
+
     /// When an answer was last asked for or kept.
     pub fn used(&self) -> Instant {
         self.names.values().map(|known| known.used).max().unwrap_or_default()

@@ -16,8 +16,6 @@ const RETRY_AFTER: [Duration; 4] =
 /// it, though it
 /// is still awaited.
 const SILENT_AFTER: usize = 3;
-/// How long a denial is kept from a program that waits for both families, until the next server has answered: the first retry.
-pub(super) const DENIAL_KEPT: Duration = RETRY_AFTER[0];
 /// Denials remembered: those of the names that a busy host looks up at once.
 const MAX_DENIALS: usize = 64;
 /// A program that asks the same again within this time is another part of it: what is under way answers both.
@@ -76,12 +74,14 @@ pub(super) struct Open {
     pub lasting: bool,
     /// The other family has addresses: the servers that gave them decide on this one too.
     pub decider: Option<Decider>,
+    /// It gave them when it was first asked: the C library does not ask it again for a family that it refuses.
+    pub decided_at_once: bool,
     /// Retries done because their time came; retries after a refusal are not counted.
     timed: usize,
     /// When the next is due.
     due: Instant,
-    /// Servers that programs have asked themselves, and when.
-    theirs: Vec<(u32, Instant)>,
+    /// Servers that programs have asked themselves, and when, unless the answer has been passed on.
+    theirs: Vec<(u32, Option<Instant>)>,
 }
 
 /// Whose word on one family holds, since it gave addresses of the other.
@@ -99,6 +99,8 @@ struct Asked {
     /// When first.
     at: Instant,
     again: bool,
+    /// Asked again for want of an answer, and not because a program asks too.
+    repeated: bool,
     replied: bool,
 }
 
@@ -112,6 +114,12 @@ impl Open {
     /// The server that answered it last.
     pub fn replied(&self) -> Option<u32> {
         self.replied
+    }
+
+    /// Whether `server` has answered when it was first asked, and has not refused that.
+    pub fn was_answered_at_once(&self, server: u32) -> bool {
+        let refused = self.nos.contains(&(server, LookupResult::Refused));
+        self.asked_of.iter().any(|asked| asked.server == server && asked.replied && !asked.repeated) && !refused
     }
 
     /// Whether programs have asked more than one server for it.
@@ -145,14 +153,24 @@ impl Open {
         self.first + self.turns
     }
 
+    /// Programs have been answered what server number `server` of `count` said: if one asks again, that is another question.
+    pub fn was_passed_on(&mut self, server: u32, count: u32) {
+        self.theirs.iter_mut().filter(|(of, _)| of % count == server).for_each(|(_, at)| *at = None);
+    }
+
+    /// A program asks server number `server` anew: a refusal of before is of no matter.
+    pub fn is_anew(&mut self, server: u32) {
+        self.nos.retain(|(of, no)| *of != server || *no != LookupResult::Refused);
+    }
+
     /// Whether a program that asks `server` now has this sent there. Some ask all of them at once, and others one after the
     /// other.
     pub fn is_asked_of(&mut self, now: Instant, server: u32) -> bool {
-        let recently = |at: Instant| now - at < ASKS_AGAIN_AFTER;
+        let recently = |at: Option<Instant>| at.is_some_and(|at| now - at < ASKS_AGAIN_AFTER);
         if let Some((_, at)) = self.theirs.iter_mut().find(|(s, _)| *s == server) {
-            return !recently(std::mem::replace(at, now));
+            return !recently(at.replace(now));
         }
-        self.theirs.push((server, now));
+        self.theirs.push((server, Some(now)));
         true
     }
 }
@@ -180,6 +198,8 @@ pub(super) struct Lookups {
     pub servers: Servers,
     /// What was denied lately, by which server and when.
     denials: VecDeque<(Question, u32, Instant)>,
+    /// What was refused lately, if all servers before had nothing to say either, whatever was said when it was asked again.
+    refusals: VecDeque<(Question, u32, Instant)>,
 }
 
 impl Lookups {
@@ -221,6 +241,7 @@ impl Lookups {
                 exhausted: false,
                 lasting: false,
                 decider: None,
+                decided_at_once: false,
                 timed: 0,
                 due: now + RETRY_AFTER[0],
                 theirs: Vec::new(),
@@ -240,8 +261,13 @@ impl Lookups {
         let Some(open) = self.open.get_mut(&id) else { return };
         let number = self.servers.number(server);
         match open.asked_of.iter_mut().find(|asked| asked.server == number) {
-            Some(asked) => asked.again = true,
-            None => open.asked_of.push(Asked { server: number, at: now, again: false, replied: false }),
+            Some(asked) => {
+                asked.again = true;
+                asked.repeated |= !asked.replied && now - asked.at >= ASKS_AGAIN_AFTER;
+            }
+            None => {
+                open.asked_of.push(Asked { server: number, at: now, again: false, repeated: false, replied: false })
+            }
         }
         let more = (open.asked_of.len() as u32) < self.servers.count();
         open.besides_at = more.then(|| now + self.servers.wait(server));
@@ -300,35 +326,53 @@ impl Lookups {
             return false;
         }
         let is_denial = |server: u32| open.nos.iter().any(|(of, no)| *of == server && *no != LookupResult::Refused);
-        if all.iter().all(|server| open.has_denied(*server)) && all.iter().any(|server| is_denial(*server)) {
+        // One that refuses, and owes the other family's answer, is asked once more.
+        let is_done =
+            |server: u32| is_denial(server) || open.has_denied(server) && !self.other_is_missing_of(open, server);
+        if all.iter().all(|server| is_done(*server)) && all.iter().any(|server| is_denial(*server)) {
             return true;
         }
         let is_over = now >= open.asked + self.one_server();
         let before = |server: u32| all.iter().take_while(move |s| **s != server);
-        let is_next = |server: u32| is_over || before(server).all(|s| open.has_denied(*s));
+        let is_next = |server: u32| is_over || before(server).all(|s| is_done(*s));
         match open.decider {
             Some(Decider::Any) => !open.nos.is_empty(),
-            Some(Decider::Server(server)) => open.has_denied(server) && is_next(server),
+            Some(Decider::Server(server)) => {
+                (is_denial(server) || open.decided_at_once && open.has_denied(server)) && is_next(server)
+            }
             None => all.iter().any(|server| {
-                is_denial(*server) && is_next(*server) && (is_over || !self.other_is_awaited_of(open, *server))
+                let doubted = open.question.record == RecordType::Aaaa && self.other_is_missing_of(open, *server);
+                is_denial(*server) && is_next(*server) && (is_over || !doubted)
             }),
         }
     }
 
     /// Whether the other family's question is open, and `server` has not spoken to it: it may have nothing of both, or lose the
-    /// other's answer, and then the next server decides on both.
-    fn other_is_awaited_of(&self, open: &Open, server: u32) -> bool {
-        let Some(record) = open.question.record.family().map(|family| family.other().into()) else { return false };
-        let of_here = self.open.range(QueryId(self.first_here)..).map(|(_, o)| o);
-        let mut others = of_here.filter(|o| {
-            o.question.record == record && o.question.app == open.question.app && o.question.name == open.question.name
-        });
+    /// other's answer, and then the next server decides on both. The C library stays with the one that has answered A.
+    fn other_is_missing_of(&self, open: &Open, server: u32) -> bool {
+        let mut others = self.other_open(open);
         others.any(|other| !other.asked_of.iter().any(|asked| asked.server == server && asked.replied))
     }
 
-    /// The same of query `id`.
-    pub fn awaits_other_of(&self, id: QueryId, server: u32) -> bool {
-        self.open.get(&id).is_some_and(|open| self.other_is_awaited_of(open, server))
+    /// Whether a program that waits for both families is not told yet what `server` has said to query `id`, or that it has refused:
+    /// the C library takes both answers from one server, and this one has not spoken to the other question, or refused both, or
+    /// another has answered that.
+    pub fn is_half(&self, id: QueryId, server: u32, is_refusal: bool) -> bool {
+        let Some(open) = self.open.get(&id) else { return false };
+        let refuses_both = || self.other_open(open).any(|other| other.nos.contains(&(server, LookupResult::Refused)));
+        let by_another = matches!(open.decider, Some(Decider::Server(decider)) if decider != server);
+        self.other_is_missing_of(open, server) || by_another || is_refusal && refuses_both()
+    }
+
+    /// The question under way for the other family of the same name.
+    fn other_open<'a>(&'a self, open: &'a Open) -> impl Iterator<Item = &'a Open> {
+        let record = open.question.record.family().map(|family| family.other().into());
+        let of_here = self.open.range(QueryId(self.first_here)..).map(|(_, o)| o);
+        of_here.filter(move |o| {
+            Some(o.question.record) == record
+                && o.question.app == open.question.app
+                && o.question.name == open.question.name
+        })
     }
 
     /// Numbers of the servers, that which was asked first leading.
@@ -337,7 +381,7 @@ impl Lookups {
     }
 
     /// How long the C library waits for one server.
-    fn one_server(&self) -> Duration {
+    pub fn one_server(&self) -> Duration {
         self.timeout.unwrap_or(Patience::default().timeout)
     }
 
@@ -394,6 +438,13 @@ impl Lookups {
             self.denials.truncate(MAX_DENIALS - 1);
             self.denials.push_front((open.question.clone(), server, now));
         }
+        let order = self.in_order(&open);
+        for server in order.iter().take_while(|server| open.has_denied(**server)) {
+            if open.nos.contains(&(*server, LookupResult::Refused)) {
+                self.refusals.truncate(MAX_DENIALS - 1);
+                self.refusals.push_front((open.question.clone(), *server, now));
+            }
+        }
         if open.replied.is_some() {
             for asked in open.asked_of.iter().filter(|asked| !asked.replied) {
                 self.servers.was_silent(now, asked.server, asked.at);
@@ -406,6 +457,12 @@ impl Lookups {
     pub fn was_denied_by_another(&self, now: Instant, question: &Question, server: u32) -> bool {
         let denial = self.denials.iter().find(|(of, ..)| of == question);
         denial.is_some_and(|(_, by, at)| *by != server && now - *at < self.one_server() * 2)
+    }
+
+    /// Whether `server` has just refused `question`, whatever was said when it was asked again.
+    pub fn was_refused_by(&self, now: Instant, question: &Question, server: u32) -> bool {
+        let mut refusals = self.refusals.iter();
+        refusals.any(|(of, by, at)| of == question && *by == server && now - *at < self.one_server())
     }
 
     /// Counts the queries of `account` on account 0 from now on.

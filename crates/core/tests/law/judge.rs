@@ -154,12 +154,18 @@ pub fn judge(world: &World, bare: &Run, run: &Run) -> Vec<Broken> {
 }
 
 /// Whether the host moved after the program had begun to connect under headstart, or had failed there, and before it began bare: it
-/// was caught by the move because it was sooner, and is not compared (docs/decisions/0065).
+/// was caught by the move because it was sooner, and is not compared (docs/decisions/0065). Nor is a run that had failed everywhere before
+/// the move where bare was still failing, slower, and then met the new network: only one that is no sooner would (0114).
 fn is_overtaken(world: &World, visit: usize, bare: &Run, run: &Run) -> bool {
     let Some(to) = world.moves.as_ref().filter(|to| to.visit == visit) else { return false };
     let begins = |run: &Run| run.visits[..visit].iter().map(|(_, took)| *took + ms(world.pause)).sum::<Duration>();
     let first = |run: &Run| run.syns.iter().find(|syn| syn.visit == visit).map(|syn| syn.at - Instant::ZERO);
     let moved = |run: &Run| begins(run) + ms(to.after);
+    let end = |run: &Run| begins(run) + run.visits[visit].1;
+    let failed_before = run.visits[visit].0.is_none() && end(run) < moved(run);
+    if failed_before && end(bare) >= moved(bare) {
+        return true;
+    }
     let bare_after = first(bare).is_some_and(|at| at >= moved(bare));
     let under_before = first(run).is_some_and(|at| at < moved(run)) || run.visits[visit].1 < ms(to.after);
     bare_after && under_before

@@ -312,3 +312,91 @@ fn what_is_under_way_on_a_network_that_was_left_is_not_handed_over() {
     keeps_only(&[Law::Reaches], &World { client: Client::Go, front: Front::Filter, ..world.clone() });
     keeps_only(&[Law::Reaches], &World { client: Client::Limited(384), front: Front::Both, port: true, ..world });
 }
+
+/// What a server says after it has refused so many times.
+fn after_refusing(failed: u32, after: u64) -> Option<Record> {
+    Some(Record { failed, ..says(after).unwrap() })
+}
+
+/// By system calls alone: the programs of these worlds ask over DNS.
+fn asks(client: Client, servers: Vec<Server>) -> World {
+    World { client, front: Front::Filter, servers, ..world() }
+}
+
+const BOTH: &[Law] = &[Law::Reaches, Law::InTime];
+
+#[test]
+fn a_program_that_asks_over_dns_hears_a_refusal_when_it_would() {
+    // Each resolver makes something else of it: musl asks again, the C library leaves the family out, Go asks the next server.
+    let one = || server(after_refusing(1, 1), None);
+    keeps_only(BOTH, &World { v6: vec![Fate::Alive(201)], ..asks(Client::Musl, vec![one(), server(None, says(1))]) });
+    let musl = asks(Client::Musl, vec![server(None, after_refusing(1, 1)), server(None, None)]);
+    keeps_only(BOTH, &World { families: (false, true), ..musl });
+    let lost = Some(Record { lost: 1, ..no(Says::Fails).unwrap() });
+    let java = asks(Client::Java, vec![server(after_refusing(1, 1), lost)]);
+    keeps_only(BOTH, &World { v4: vec![Fate::Loses(1, 1)], ..java });
+    let go = asks(Client::Go, vec![server(no(Says::NoData), no(Says::Fails)), server(None, says(1))]);
+    keeps_only(BOTH, &World { v6: vec![Fate::Alive(201)], ..go });
+    keeps_only(
+        BOTH,
+        &World { families: (false, true), ..asks(Client::Blocking, vec![server(says(1), after_refusing(1, 1))]) },
+    );
+}
+
+#[test]
+fn a_question_after_a_refusal_is_another_one() {
+    let denies = |after| Some(Record { after, ..no(Says::NoData).unwrap() });
+    let servers = vec![server(None, after_refusing(1, 1)), server(denies(1), denies(3))];
+    keeps_only(BOTH, &asks(Client::Musl, servers));
+}
+
+#[test]
+fn who_refuses_one_family_and_owes_the_other_is_asked_once_more() {
+    let servers = vec![server(after_refusing(1, 1), None), server(no(Says::NoData), None)];
+    keeps_only(&[Law::Reaches], &World { servers, ..world() });
+}
+
+#[test]
+fn the_server_that_has_answered_a_is_asked_for_aaaa() {
+    let lost = Some(Record { lost: 2, ..says(1).unwrap() });
+    let servers = vec![server(no(Says::NoData), lost), server(no(Says::NoData), no(Says::NoData))];
+    keeps_only(&[Law::Reaches], &World { servers, ..world() });
+}
+
+#[test]
+fn two_answers_of_two_servers_are_no_answer() {
+    let first = || server(None, no(Says::NoData));
+    let second = server(no(Says::NoData), says(1));
+    let twice = World { visits: 2, pause: 60_000, ..asks(Client::Blocking, vec![first(), second]) };
+    keeps_only(&[Law::Reaches], &twice);
+    let third = server(says(1), Some(Record { lost: 1, ..says(1).unwrap() }));
+    let servers = vec![first(), server(None, None), third];
+    let late = World { v4: vec![Fate::Refuses(198)], v6: vec![Fate::Loses(1, 1)], ..asks(Client::Blocking, servers) };
+    keeps_only(&[Law::Reaches], &late);
+    let refuses = vec![server(after_refusing(1, 1), no(Says::Fails)), server(says(1), says(1))];
+    let both = asks(Client::Java, refuses);
+    keeps_only(BOTH, &World { v4: vec![Fate::Unreachable(0)], visits: 2, pause: 60_000, ..both });
+}
+
+#[test]
+fn what_was_refused_at_first_is_left_out_as_the_c_library_does() {
+    let first = server(says(60), after_refusing(1, 1));
+    for client in [Client::Blocking, Client::Chromium] {
+        let world = World { client, v6: vec![Fate::Alive(120)], servers: vec![first], ..world() };
+        keeps_only(BOTH, &world);
+    }
+    let node = World { client: Client::Node, v4: vec![Fate::Alive(251)], v6: vec![Fate::Refuses(1); 2], ..world() };
+    keeps_only(BOTH, &World { servers: vec![first], ..node });
+}
+
+#[test]
+fn addresses_of_a_family_without_a_route_do_not_speak_for_the_other() {
+    let first = server(says(1), after_refusing(1, 1));
+    let world = World {
+        families: (false, true),
+        routes: (false, true),
+        servers: vec![first, server(says(1), says(1))],
+        ..world()
+    };
+    keeps_only(BOTH, &World { v6: vec![Fate::Loses(1, 1)], ..world });
+}

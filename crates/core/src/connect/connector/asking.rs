@@ -4,7 +4,7 @@ use super::Connector;
 use crate::connect::asks::Answered;
 use crate::connect::cache::Kept;
 use crate::connect::job::Job;
-use crate::connect::lookups::{self, Decider, Question};
+use crate::connect::lookups::{Decider, Question};
 use crate::connect::race::reliance::reliance;
 use crate::connect::{AppId, Ask, Claim, LookupResult, Output, QueryId, RequestId, Want};
 use crate::path::Family;
@@ -77,8 +77,10 @@ impl Connector {
     /// Sends a query for `question`, unless there is one under way.
     fn look_up(&mut self, now: Instant, account: u32, question: &Question, server: u32) {
         let (query, first) = self.look_up_beside(now, account, question, server);
+        let number = self.lookups.servers.number(server);
         let Some(open) = self.lookups.get_mut(query) else { return };
         if open.is_asked_of(now, server) || open.exhausted {
+            open.is_anew(number);
             open.sent += u32::from(first.is_none());
             self.send(now, account, query, question, first.unwrap_or(server));
         }
@@ -155,27 +157,28 @@ impl Connector {
     }
 
     /// The server that has just answered says `no`: a program that has asked that server gets this answer, as without headstart,
-    /// and may ask another. A refusal is passed on at once only to a program that asks several servers itself; for others
-    /// it is asked again here.
+    /// and may ask another, or again: each resolver makes something else of a refusal.
     pub(super) fn tell_askers_no(&mut self, now: Instant, query: QueryId, no: &LookupResult) {
         let Some(open) = self.lookups.get_mut(query) else { return };
         let asks_several = open.is_asked_of_several();
         let asked = open.asked;
-        if *no == LookupResult::Refused && !asks_several {
-            return;
-        }
         let (Some(server), question) = (open.replied(), open.question.clone()) else { return };
         let other = question.record.family().map(|f| Question { record: f.other().into(), ..question.clone() });
-        let waits_for_both = other.is_some_and(|other| self.asks.is_awaited(&other));
+        let waits_for_both = other.is_some_and(|other| self.asks.is_asked_with(&question, &other));
         // It can do nothing with half an answer, and the next server may have to be asked for both. One that asks several servers itself
-        // takes the first answer to each question. Not for long: two programs of one name may want a family each.
-        let may_wait = !asks_several && waits_for_both && now < asked + lookups::DENIAL_KEPT;
-        if may_wait && self.lookups.awaits_other_of(query, server) {
+        // takes the first answer to each question. Not for longer than without us: two programs of one name may want a family each.
+        let is_refusal = *no == LookupResult::Refused;
+        let may_wait = !asks_several && waits_for_both && now < asked + self.lookups.one_server();
+        if may_wait && self.lookups.is_half(query, server, is_refusal) {
             return;
         }
         let told = self.asks.take_of(&question, server);
-        if *no == LookupResult::Refused || !told.is_empty() {
+        if is_refusal || !told.is_empty() {
             self.asks.was_refused(&question);
+        }
+        if !told.is_empty() {
+            let count = self.lookups.servers.count();
+            self.lookups.get_mut(query).into_iter().for_each(|open| open.was_passed_on(server, count));
         }
         for request in told {
             self.answer_asker(request, Answered::Reply { query, age: Duration::ZERO });

@@ -6,8 +6,9 @@
 //! What never happens here: a family is given up because of a server whose answer a program without us would not have accepted yet.
 
 use super::Connector;
-use crate::connect::job::Job;
+use crate::connect::job::{Job, Lack};
 use crate::connect::lookups::{Decider, Open, Question};
+use crate::connect::race::Lookup;
 use crate::connect::{LookupResult, QueryId};
 use crate::path::Family;
 use crate::time::Instant;
@@ -91,6 +92,15 @@ impl Connector {
     /// ends too.
     pub(super) fn decides(&mut self, now: Instant, open: &Open, addresses: bool, answered: bool) -> Option<QueryId> {
         let decider = addresses.then(|| open.replied()).flatten();
+        let at_once = decider.is_some_and(|server| open.was_answered_at_once(server));
+        // Addresses that lead nowhere here do not speak for the other family.
+        let has_route = open.question.record.family().is_some_and(|f| self.path.current().family(f).has_route);
+        if let Some(server) = decider.filter(|_| at_once && has_route) {
+            self.leave_out_what_was_refused(now, &open.question, server);
+        }
+        let is_a = open.question.record == RecordType::A;
+        let denier =
+            open.replied().filter(|server| is_a && answered && !addresses && open.was_answered_at_once(*server));
         let Some((id, other)) = self.lookups.other_of(&open.question) else {
             // Two servers that deny a family each: without us the later would be believed of both. One that was asked for that
             // reason settles it.
@@ -101,6 +111,11 @@ impl Connector {
             return None;
         };
         other.lasting |= answered;
+        other.decided_at_once |= has_route && at_once && other.decider.is_none();
+        // Having answered A is enough for that, be it that there is none.
+        if let Some(server) = denier.filter(|_| other.decider.is_none()) {
+            (other.decider, other.decided_at_once) = (Some(Decider::Server(server)), true);
+        }
         other.decider = other.decider.or(addresses.then(|| decider.map_or(Decider::Any, Decider::Server)));
         let exhausted = other.exhausted && !addresses;
         if exhausted || other.no().is_some() && self.no_holds(now, id) {
@@ -110,6 +125,24 @@ impl Connector {
             self.ask_decider(now, id);
         }
         None
+    }
+
+    /// `server` has addresses of the family of `question` at once. If it refused the other family's at first, the C library returns these
+    /// alone, and programs that give each address but the last a while only would be later, or fail, by what was found out since.
+    fn leave_out_what_was_refused(&mut self, now: Instant, question: &Question, server: u32) {
+        let Some(family) = question.record.family() else { return };
+        let record = RecordType::from(family.other());
+        let refused = Question { record, ..question.clone() };
+        if !self.lookups.was_refused_by(now, &refused, server) {
+            return;
+        }
+        if let Some(cache) = self.caches.get_mut(&refused.app) {
+            cache.drop(&refused.name, record);
+        }
+        let asks = |j: &&mut Job| j.resolver.is_some() && j.app == refused.app && j.name == refused.name;
+        for job in self.jobs.values_mut().filter(asks).filter(|j| !j.lookup(record).addresses().is_empty()) {
+            job.complete(now, record, Lookup::Without(now), Some(Lack::Unanswered));
+        }
     }
 
     /// `server` has addresses of one family, or denies it; another has denied the other family just now. Without us both answers would have

@@ -302,7 +302,13 @@ impl Connector {
         }
     }
 
+    /// `result`: none if its time is over.
     fn lookup_ended(&mut self, now: Instant, query: QueryId, result: Option<LookupResult>) {
+        let is_given_up = result.is_none();
+        self.end_lookup(now, query, result, is_given_up);
+    }
+
+    fn end_lookup(&mut self, now: Instant, query: QueryId, result: Option<LookupResult>, is_given_up: bool) {
         if result == Some(LookupResult::NotSent) && self.lookups.get_mut(query).is_some_and(|open| open.sent > 1) {
             // What was sent before it may still be answered.
             return;
@@ -367,7 +373,8 @@ impl Connector {
                 (Lookup::Without(now), Some(Lack::Unanswered), None)
             }
         };
-        if let Some((kept, ttl)) = kept.filter(|_| of_here) {
+        // What holds only because nothing better came is not what the next lookup is to be told.
+        if let Some((kept, ttl)) = kept.filter(|_| of_here && !is_given_up) {
             if record.family().is_some() {
                 self.prefetch_model.held_for(&app, &name, ttl);
             }
@@ -392,7 +399,7 @@ impl Connector {
             self.guess_for_asker(now, open.account, &Question { app, name, record });
         }
         if let Some(other) = other {
-            self.lookup_ended(now, other, None);
+            self.end_lookup(now, other, None, false);
         }
     }
 
