@@ -1,11 +1,13 @@
 //! `cargo xtask package --test`: a clean Debian made by mmdebstrap from the sources of this host, booted in namespaces of its own, in
-//! which the packages are installed, used, upgraded, removed and purged (`inside.sh`). Also lintian, over every package.
+//! which the packages are installed, used, upgraded, downgraded, removed and purged (`inside.sh`). Also lintian and, where it is, rpmlint,
+//! over every package.
 //!
 //! There is no previous release yet: the previous package is the same with an older version. Nothing of the host is changed; it all
 //! happens in `target/root`, which needs root.
 
 use super::{failed, step};
 use crate::Failure;
+use crate::packages::Brings;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -18,6 +20,7 @@ const INCLUDE: &str = "--include=ca-certificates,curl,iproute2,systemd,systemd-s
 /// Tests the packages in a folder.
 pub fn test(packages: &Path) -> Result<(), Failure> {
     lintian(packages)?;
+    rpmlint(packages)?;
     let root = clean(packages)?;
     let mut booted = Booted::start(&root)?;
     println!("xtask: systemd {} in {}", booted.state()?, root.display());
@@ -32,7 +35,17 @@ fn lintian(packages: &Path) -> Result<(), Failure> {
     step("sh", &["-ec", &debs]).run()
 }
 
-/// A Debian with nothing of ours but the packages in /packages.
+/// As lintian, for .rpm. What is left out has its reason in `packaging/rpm/rpmlint.toml`.
+fn rpmlint(packages: &Path) -> Result<(), Failure> {
+    if !Brings::Program("rpmlint").is_there() {
+        println!("skipped: rpmlint is not on the PATH (Debian package: rpmlint)");
+        return Ok(());
+    }
+    let rpms = format!("rpmlint --strict --config packaging/rpm/rpmlint.toml {}/*.rpm", packages.display());
+    step("sh", &["-ec", &rpms]).run()
+}
+
+/// A Debian with nothing of ours but the packages, and the recipe of the image, in /packages.
 fn clean(packages: &Path) -> Result<PathBuf, Failure> {
     let base = packages.with_file_name("root.tar");
     if !base.is_file() {
@@ -50,6 +63,7 @@ fn clean(packages: &Path) -> Result<PathBuf, Failure> {
                 dpkg-deb -Znone --root-owner-group -b \"$1\"/older \"$1\"/previous/headstart_0_previous.deb >/dev/null; rm -r \"$1\"/older";
     let to = root.join("packages");
     step("sh", &["-ec", copy, &packages.to_string_lossy(), &to.to_string_lossy()]).run()?;
+    step("cp", &["-r", "packaging/container", &to.to_string_lossy()]).run()?;
     Ok(root)
 }
 
