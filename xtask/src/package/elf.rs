@@ -128,7 +128,7 @@ pub fn of_debuggers(bytes: &[u8]) -> Vec<String> {
         let rest = usize::try_from(section.name).ok().and_then(|at| names.get(at..)).unwrap_or_default();
         String::from_utf8_lossy(rest.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned()
     };
-    sections.iter().map(name).filter(|name| name.starts_with(".debug") || name == ".symtab").collect()
+    sections.iter().map(name).filter(|name| name.starts_with(".debug")).collect()
 }
 
 #[cfg(test)]

@@ -115,7 +115,8 @@ certificate=/var/lib/headstart-serve/certificate.pem
 echo "HEADSTART_SERVE_OPTIONS=\"/srv/www --name www.test --write-cert $certificate\"" >/etc/headstart/serve.env
 start headstart-serve.socket
 systemctl is-active -q headstart-serve.service && die "the server runs before it is asked"
-curl -sk --max-time 30 --resolve www.test:443:127.0.0.1 -o /dev/null https://www.test/small || die "no answer on the socket"
+curl -sk --max-time 30 --resolve www.test:443:127.0.0.1 -o /dev/null https://www.test/small ||
+    { journalctl -u headstart-serve.service --no-pager | tail -20; die "no answer on the socket"; }
 [ "$(local_fetch $certificate 443)" = hello ] || die "serve"
 [ "$(stat -c %U "/proc/$(systemctl show -p MainPID --value headstart-serve)")" != root ] || die "serve runs as root"
 

@@ -34,8 +34,9 @@ pub fn check(root: &Path) -> Result<(), Failure> {
 }
 
 fn complaints(shipped: &Shipped, bytes: &[u8]) -> Vec<String> {
-    let mut all: Vec<String> = elf::missing(bytes).into_iter().map(|what| format!("not {what}")).collect();
+    let mut all: Vec<String> = elf::missing(bytes).into_iter().map(|what| format!("missing: {what}")).collect();
     all.extend(elf::of_debuggers(bytes).into_iter().map(|name| format!("{name} is for debuggers alone: not stripped")));
+    all.extend(elf::symbols(bytes).map(|_| "its functions have names: not stripped".to_owned()));
     let asks = elf::dynamic_symbols(bytes).unwrap_or_default();
     if shipped.is_guarded && !asks.split('\0').any(|name| name == "__stack_chk_fail") {
         all.push("no stack of its C is guarded (-fstack-protector-strong)".to_owned());
@@ -77,7 +78,8 @@ mod tests {
         let unguarded = told(&[GUARDED, &["-fno-stack-protector"]].concat(), u64::MAX);
         assert!(unguarded.contains("guarded") && !unguarded.contains('\n'), "{unguarded}");
         let whole: Vec<_> = GUARDED.iter().filter(|flag| **flag != "-s").copied().chain(["-g"]).collect();
-        assert!(told(&whole, u64::MAX).contains(".debug_info is for debuggers alone"));
-        assert!(told(&["-no-pie", "-s", "-fstack-protector-strong"], u64::MAX).contains("not position-independent"));
+        let told_of_it = told(&whole, u64::MAX);
+        assert!(told_of_it.contains(".debug_info is for debuggers alone") && told_of_it.contains("have names"));
+        assert!(told(&["-no-pie", "-s", "-fstack-protector-strong"], u64::MAX).contains("missing: position-independent"));
     }
 }
