@@ -157,11 +157,13 @@ ip netns exec near headstart run -- curl -sS --fail --limit-rate 20k --cacert /t
 transfer=$!
 until [ -s /tmp/big ]; do kill -0 $transfer 2>/dev/null || { cat /tmp/slow; die transfer; }; sleep 0.1; done
 relay_first=$(systemctl show -p MainPID --value headstart-relay)
+# Whatever ends this script ends that.
+trap 'touch /tmp/enough' EXIT
 (
     while [ ! -e /tmp/enough ]; do
         if curl -sk --max-time 30 --resolve www.test:443:127.0.0.1 -o /dev/null https://www.test/small; then echo answered; else echo "refused ($?)"; fi
     done
-) >/tmp/asked &
+) >/tmp/asked 2>&1 &
 asking=$!
 begun=$(date +%s%N)
 apt install /packages/headstart_*.deb
@@ -190,9 +192,10 @@ wait $transfer || true
 [ "$(fetch 2>/dev/null)" = hello ] || die "a run after the upgrade"
 
 say "a downgrade refuses newer state"
+newer=$(find /var/lib/headstart/ -name 'changes-*')
+[ -n "$newer" ] || die "the daemon has no journal"
 systemctl stop headstart
 [ -z "$(find /var/lib/headstart/ -name 'changes-*')" ] || die "a stopped daemon left changes behind"
-newer=/var/lib/headstart/changes-$(stat -Lc %i /proc/self/ns/net)
 echo '{"version":9,"boot":"of a later version","netns":1}' >"$newer"
 sum=$(sha256sum <"$newer")
 apt --allow-downgrades install /packages/previous/headstart_*.deb
@@ -219,7 +222,10 @@ recipe=/packages/container/Containerfile
 cp /packages/headstart_*.deb /packages/container/assemble.sh /tmp/
 sed -n 's/^RUN //p' $recipe | sh -e || die "the image is not assembled"
 cp -r /srv/www /tmp/image/srv
-in_image() { env -i $(sed -n 's/^ENV //p' $recipe) chroot --userspec="$(sed -n 's/^USER //p' $recipe)" /tmp/image "$(sed -n 's/^ENTRYPOINT \["\(.*\)"\]/\1/p' $recipe)" "$@"; }
+# As every container engine has it; serve asks it where links have led.
+mkdir /tmp/image/proc
+mount --bind /proc /tmp/image/proc
+in_image() { env -i $(sed -n 's/^ENV //p' $recipe) /usr/sbin/chroot --userspec="$(sed -n 's/^USER //p' $recipe)" /tmp/image "$(sed -n 's/^ENTRYPOINT \["\(.*\)"\]/\1/p' $recipe)" "$@"; }
 [ "$(in_image --version)" = "$(headstart --version)" ] || die "the image's version"
 in_image serve /srv --listen 127.0.0.1:9443 --name www.test --write-cert /var/lib/headstart/certificate.pem >/tmp/contained 2>&1 &
 contained=$!
@@ -227,6 +233,7 @@ until [ -s /tmp/contained ]; do kill -0 $contained 2>/dev/null || { cat /tmp/con
 [ "$(local_fetch /tmp/image/var/lib/headstart/certificate.pem 9443)" = hello ] || { cat /tmp/contained; die "from the image"; }
 kill $contained
 wait $contained || true
+umount /tmp/image/proc
 echo "the image has $(find /tmp/image -type f | wc -l) files, $(du -sm /tmp/image | cut -f1) MB; its user is $(sed -n 's/^USER //p' $recipe)"
 
 say "the library"
