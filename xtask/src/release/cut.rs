@@ -93,11 +93,13 @@ fn lock(text: &str, from: &str, to: &str) -> String {
     text.split("[[package]]").map(package).collect::<Vec<_>>().join("[[package]]")
 }
 
-/// The lines that are in one text alone, in the order of the new one; each with what becomes of it.
+/// The lines that change, each with what becomes of it; of a text that grows, those that come.
 fn differences(old: &str, new: &str) -> Vec<String> {
-    let gone = old.lines().filter(|line| !new.lines().any(|other| other == *line)).map(|line| format!("- {line}"));
-    let come = new.lines().filter(|line| !old.lines().any(|other| other == *line)).map(|line| format!("+ {line}"));
-    gone.chain(come).collect()
+    if old.lines().count() == new.lines().count() {
+        let pairs = old.lines().zip(new.lines()).filter(|(old, new)| old != new);
+        return pairs.map(|(old, new)| format!("{old} -> {new}")).collect();
+    }
+    new.lines().filter(|line| !old.lines().any(|other| other == *line)).map(|line| format!("+ {line}")).collect()
 }
 
 #[cfg(test)]
@@ -161,6 +163,7 @@ mod tests {
 
     #[test]
     fn what_would_change_is_told_line_by_line() {
-        assert_eq!(differences("a\nb\nc\n", "a\nB\nc\n"), ["- b", "+ B"]);
+        assert_eq!(differences("a\nb\nb\n", "a\nB\nb\n"), ["b -> B"], "also where the same line stays elsewhere");
+        assert_eq!(differences("a\nb\n", "a\nB\nb\n"), ["+ B"]);
     }
 }
