@@ -10,7 +10,7 @@ struct Shipped {
     file: &'static str,
     /// What it may have at most, in bytes. docs/results/packages.md says what it has.
     most: u64,
-    /// Whether C is compiled into it whose stacks are guarded (ring has such functions).
+    /// Whether C is compiled into it whose stacks are guarded: programs have such functions of ring, of the library it is not known.
     is_guarded: bool,
 }
 
@@ -18,7 +18,7 @@ const ALL: [Shipped; 4] = [
     Shipped { file: "target/dist/headstart", most: 18_000_000, is_guarded: true },
     Shipped { file: "target/dist/headstart-run", most: 2_000_000, is_guarded: false },
     Shipped { file: "target/dist/headstart-lab", most: 25_000_000, is_guarded: true },
-    Shipped { file: "target/stage/realtime/usr/lib/libheadstart_realtime.so", most: 4_000_000, is_guarded: true },
+    Shipped { file: "target/stage/realtime/usr/lib/libheadstart_realtime.so", most: 4_000_000, is_guarded: false },
 ];
 
 /// Looks at all of it, and says how large each is.
