@@ -107,7 +107,6 @@ pub const ALL: &[Package] = &[
     program("prometheus", "prometheus", "scrapes the metrics, evaluates the rules and the dashboard's queries"),
     program("mmdebstrap", "mmdebstrap", "makes the Debian in which packages are installed and removed"),
     program("lintian", "lintian", "judges packages by Debian's policy"),
-    program("rpmlint", "rpmlint", "judges packages of .rpm"),
     program(
         "clang",
         "clang",

@@ -1,5 +1,5 @@
 //! `cargo xtask package --test`: a clean Debian made by mmdebstrap from the sources of this host, booted in namespaces of its own, in
-//! which the packages are installed, used, upgraded, downgraded, removed and purged (`inside.sh`). Also lintian and, where it is, rpmlint,
+//! which the packages are installed, used, upgraded, downgraded, removed and purged (`inside.sh`). Also lintian,
 //! over every package.
 //!
 //! There is no previous release yet: the previous package is the same with an older version. Nothing of the host is changed; it all
@@ -7,7 +7,6 @@
 
 use super::{failed, step};
 use crate::Failure;
-use crate::packages::Brings;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -20,7 +19,6 @@ const INCLUDE: &str = "--include=ca-certificates,curl,iproute2,systemd,systemd-s
 /// Tests the packages in a folder.
 pub fn test(packages: &Path) -> Result<(), Failure> {
     lintian(packages)?;
-    rpmlint(packages)?;
     let root = clean(packages)?;
     let mut booted = Booted::start(&root)?;
     println!("xtask: systemd {} in {}", booted.state()?, root.display());
@@ -33,16 +31,6 @@ fn lintian(packages: &Path) -> Result<(), Failure> {
         packages.display()
     );
     step("sh", &["-ec", &debs]).run()
-}
-
-/// As lintian, for .rpm. What is left out has its reason in `packaging/rpm/rpmlint.toml`.
-fn rpmlint(packages: &Path) -> Result<(), Failure> {
-    if !Brings::Program("rpmlint").is_there() {
-        println!("skipped: rpmlint is not on the PATH (Debian package: rpmlint)");
-        return Ok(());
-    }
-    let rpms = format!("rpmlint --strict --config packaging/rpm/rpmlint.toml {}/*.rpm", packages.display());
-    step("sh", &["-ec", &rpms]).run()
 }
 
 /// A Debian with nothing of ours but the packages, and the recipe of the image, in /packages.

@@ -80,6 +80,8 @@ mod tests {
         let whole: Vec<_> = GUARDED.iter().filter(|flag| **flag != "-s").copied().chain(["-g"]).collect();
         let told_of_it = told(&whole, u64::MAX);
         assert!(told_of_it.contains(".debug_info is for debuggers alone") && told_of_it.contains("have names"));
-        assert!(told(&["-no-pie", "-s", "-fstack-protector-strong"], u64::MAX).contains("missing: position-independent"));
+        assert!(
+            told(&["-no-pie", "-s", "-fstack-protector-strong"], u64::MAX).contains("missing: position-independent")
+        );
     }
 }
