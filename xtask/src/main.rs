@@ -191,9 +191,10 @@ const ALL: &[Chore] = &[
     Chore {
         group: Group::Long,
         name: "package",
-        arguments: "[--test] [--twice]",
+        arguments: "[--test] [--twice] [--starts]",
         summary: "packages and an archive in target/packages; --test installs, uses, upgrades and removes them in a Debian of their own, \
-                  which needs root, mmdebstrap and lintian; --twice makes them again in another folder and compares every byte",
+                  which needs root, mmdebstrap and lintian; --twice makes them again in another folder and compares every byte; --starts times \
+                  programs started by them, in turns",
         run: package::run,
     },
     Chore {
@@ -208,9 +209,9 @@ const ALL: &[Chore] = &[
     Chore {
         group: Group::House,
         name: "release",
-        arguments: "--check | --key FILE",
+        arguments: "--check | --key FILE | --cut VERSION [--dry-run]",
         summary: "packages, their sums signed with an SSH key, and the tag; refuses a dirty tree, a stale ledger, a missing section of \
-                  the changelog, an unknown address for reports and a failing gate",
+                  the changelog, an unknown address for reports and a failing gate; --cut raises the version and cuts the changelog",
         run: release::run,
     },
     Chore {

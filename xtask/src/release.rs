@@ -1,8 +1,10 @@
 //! `cargo xtask release --key FILE`: a release of what is checked out, if it may be one: packages, bill of materials, sums signed with the
-//! releaser's SSH key, and the tag. `--check` only says what speaks against it. From the second release on, interfaces of the crates that
-//! others use are compared with those of the last one.
+//! releaser's SSH key, and the tag. `--check` only says what speaks against it. `--cut VERSION` comes before ([`cut`]). From the second
+//! release on, interfaces of the crates that others use are compared with those of the last one.
 //!
 //! Nothing is pushed or published: that is the releaser's own word.
+
+mod cut;
 
 use crate::package::{self, PACKAGES, version};
 use crate::step::Step;
@@ -27,7 +29,12 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     let key = match words[..] {
         ["--check"] => None,
         ["--key", file] => Some(file),
-        _ => return Err(Failure::Usage(format!("`{}`: give --check, or --key FILE", words.join(" ")))),
+        ["--cut", version] => return cut::run(&root, version, true),
+        ["--cut", version, "--dry-run"] => return cut::run(&root, version, false),
+        _ => {
+            let usage = "give --check, --key FILE, or --cut VERSION with or without --dry-run";
+            return Err(Failure::Usage(format!("`{}`: {usage}", words.join(" "))));
+        }
     };
     let against = against(&root)?;
     if !against.is_empty() {
@@ -128,7 +135,7 @@ mod tests {
     use std::path::PathBuf;
 
     /// A folder of this test alone.
-    fn folder(name: &str) -> PathBuf {
+    pub(super) fn folder(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("headstart-release-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
@@ -136,7 +143,7 @@ mod tests {
     }
 
     /// Has git do something in `root`.
-    fn run_git(root: &Path, words: &[&str]) {
+    pub(super) fn run_git(root: &Path, words: &[&str]) {
         let identity = ["-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "commit.gpgsign=false"];
         assert!(git(root, &[&identity, words].concat()).is_some(), "{words:?}");
     }

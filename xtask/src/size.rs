@@ -1,4 +1,5 @@
-//! `cargo xtask size`: how large the house is, crate by crate, and which functions are longer than the house wants.
+//! `cargo xtask size`: how large the house is, crate by crate, how much of it is public, and which functions are longer than the house
+//! wants.
 //!
 //! A report, not a gate: it says what a change added. Lines of comments and blank ones are not counted.
 
@@ -19,6 +20,17 @@ struct Size {
     tests: usize,
     longest: usize,
     long_functions: usize,
+    /// Items that other crates may name: those that say `pub`, whether or not their module is public.
+    public: usize,
+    /// Lines of files with production code, the tests in them included.
+    source: usize,
+}
+
+impl Size {
+    /// Public items in a thousand lines.
+    fn density(&self) -> f64 {
+        1000.0 * self.public as f64 / self.source.max(1) as f64
+    }
 }
 
 /// Runs the chore.
@@ -34,13 +46,16 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
         return Ok(());
     }
     println!(
-        "{:<10} {:>6} {:>11} {:>8} {:>13} {:>21}",
-        "crate", "files", "production", "tests", "longest file", "functions > 60 lines"
+        "{:<10} {:>6} {:>11} {:>8} {:>13} {:>21} {:>7} {:>13}",
+        "crate", "files", "production", "tests", "longest file", "functions > 60 lines", "public", "per 1000 lines"
     );
     let sizes = sizes(&tree);
     for (name, size) in sizes.iter().map(|(name, size)| (*name, size)).chain([("all", &total(&sizes))]) {
-        let Size { files, production, tests, longest, long_functions } = size;
-        println!("{name:<10} {files:>6} {production:>11} {tests:>8} {longest:>13} {long_functions:>21}");
+        let Size { files, production, tests, longest, long_functions, public, .. } = size;
+        let density = size.density();
+        println!(
+            "{name:<10} {files:>6} {production:>11} {tests:>8} {longest:>13} {long_functions:>21} {public:>7} {density:>13.1}"
+        );
     }
     Ok(())
 }
@@ -79,6 +94,8 @@ fn sizes(tree: &Tree) -> BTreeMap<&str, Size> {
         size.tests += tests;
         size.longest = size.longest.max(production);
         size.long_functions += long_functions(file).len();
+        size.public += code.lines().take(production_lines(&code)).filter(|line| is_public_item(line)).count();
+        size.source += production + tests;
     }
     sizes
 }
@@ -90,7 +107,18 @@ fn total(sizes: &BTreeMap<&str, Size>) -> Size {
         tests: sum.tests + size.tests,
         longest: sum.longest.max(size.longest),
         long_functions: sum.long_functions + size.long_functions,
+        public: sum.public + size.public,
+        source: sum.source + size.source,
     })
+}
+
+/// Whether a line begins an item that is `pub`, and neither a field nor `pub(crate)`.
+fn is_public_item(line: &str) -> bool {
+    const KINDS: [&str; 13] = [
+        "fn", "const", "async", "unsafe", "extern", "struct", "enum", "union", "trait", "type", "static", "mod", "use",
+    ];
+    let word = line.trim_start().strip_prefix("pub ").and_then(|rest| rest.split(' ').next());
+    word.is_some_and(|word| KINDS.contains(&word))
 }
 
 /// The crate that a file belongs to.
@@ -152,9 +180,28 @@ mod tests {
         let tree =
             Tree::of(&[("crates/core/src/a.rs", &inside), ("crates/core/tests/b.rs", "fn t() {}\n"), ("c.rs", "")]);
         let sizes = sizes(&tree);
-        let expected = Size { files: 1, production: LONG + 2, tests: 5, longest: LONG + 2, long_functions: 1 };
+        let lines = LONG + 2;
+        let expected = Size {
+            files: 1,
+            production: lines,
+            tests: 5,
+            longest: lines,
+            long_functions: 1,
+            public: 0,
+            source: lines + 4,
+        };
         assert_eq!(sizes.into_iter().collect::<Vec<_>>(), [("core", expected)]);
         assert_eq!(long_functions(tree.get("crates/core/src/a.rs").unwrap()), [(3, "long".to_owned(), LONG + 2)]);
+    }
+
+    #[test]
+    fn items_that_are_public_are_counted_and_nothing_else() {
+        let text = "pub mod a;\npub(crate) fn b() {}\npub struct C {\n    pub d: u8,\n}\nimpl C {\n    pub const fn e() {}\n}\n\
+                    // pub fn f() {}\n#[cfg(test)]\nmod tests {\n    pub fn g() {}\n}\n";
+        let tree = Tree::of(&[("crates/core/src/a.rs", text)]);
+        let size = &sizes(&tree)["core"];
+        assert_eq!((size.public, size.source), (3, 12));
+        assert!((size.density() - 250.0).abs() < 1e-9);
     }
 
     #[test]

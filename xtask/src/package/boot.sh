@@ -33,4 +33,6 @@ cd "$root"
 mkdir -p .old
 pivot_root . .old
 umount -l /.old
+# As a boot without a container has it: what systemd mounts for services (credentials) must reach them.
+mount --make-rshared /
 exec env -i container=headstart PATH=/usr/bin:/usr/sbin:/bin:/sbin /sbin/init

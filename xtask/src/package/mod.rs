@@ -1,13 +1,16 @@
-//! `cargo xtask package [--test] [--twice]`: what is released, in `target/packages`: .deb, .rpm, an archive, and their SHA-256 sums. With
-//! --test, the Debian packages are installed, used, upgraded, removed and purged in a root of their own ([`root`]); with --twice, they are
-//! made again elsewhere and compared ([`twice`]).
+//! `cargo xtask package [--test] [--twice] [--starts]`: what is released, in `target/packages`: .deb, .rpm, an archive, and their SHA-256
+//! sums. With --test, the Debian packages are installed, used, upgraded, removed and purged in a root of their own ([`root`]); with
+//! --twice, they are made again elsewhere and compared ([`twice`]); with --starts, the programs are started in turns ([`starts`]).
 //!
 //! Programs are built with the profile `dist`, paths of this machine left out, and all dates are the commit's: the same commit gives
 //! the same bytes wherever and whenever it is built. cargo-deb and cargo-generate-rpm are installed by name into `target/tools`.
 
 mod bill;
+mod elf;
 mod root;
+mod shipped;
 mod stage;
+mod starts;
 mod twice;
 
 use crate::Failure;
@@ -16,19 +19,32 @@ use crate::tree::workspace_root;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// Has the C compiler guard the return addresses of functions with arrays.
+const GUARDED: &str = "-fstack-protector-strong";
+
+/// Has the linker keep one of functions that are the same: rust-lld, which is the usual one of this architecture.
+#[cfg(target_arch = "x86_64")]
+const FOLDED: [&str; 1] = ["-Clink-arg=-Wl,--icf=all"];
+#[cfg(not(target_arch = "x86_64"))]
+const FOLDED: [&str; 0] = [];
+
 /// Where packages are left.
 pub const PACKAGES: &str = "target/packages";
 
 /// Runs the chore.
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
-    crate::only_flags(arguments, &["--test", "--twice"])?;
+    crate::only_flags(arguments, &["--test", "--twice", "--starts"])?;
     make()?;
     let is_asked = |flag: &str| arguments.iter().any(|argument| argument == flag);
     let root = workspace_root()?;
-    if is_asked("--twice") {
-        twice::test(&root)?;
+    // What takes longest comes last.
+    if is_asked("--starts") {
+        starts::measure(&root)?;
     }
-    if is_asked("--test") { root::test(&root.join(PACKAGES)) } else { Ok(()) }
+    if is_asked("--test") {
+        root::test(&root.join(PACKAGES))?;
+    }
+    if is_asked("--twice") { twice::test(&root) } else { Ok(()) }
 }
 
 /// Builds the programs and packs them.
@@ -37,6 +53,7 @@ pub fn make() -> Result<(), Failure> {
     let commit = Commit::of(&root)?;
     build(&root, &commit)?;
     stage::all(&root, &commit)?;
+    shipped::check(&root)?;
     let packages = root.join(PACKAGES);
     // Sums are of what is made now, and of nothing older.
     let _ = std::fs::remove_dir_all(&packages);
@@ -114,9 +131,14 @@ fn cargo_home() -> Option<PathBuf> {
 fn build(root: &Path, commit: &Commit) -> Result<(), Failure> {
     for what in [&["-p", "headstart", "--bins"][..], &["-p", "headstart-realtime", "--lib"]] {
         let words = [&["build", "--locked", "--profile", "dist"], what].concat();
-        let rust = without_places(root, "--remap-path-prefix").join("\u{1f}");
-        // What is C in the dependencies says in its debug information where it was compiled.
-        let c = [std::env::var("CFLAGS").unwrap_or_default(), without_places(root, "-ffile-prefix-map").join(" ")];
+        let rust =
+            [without_places(root, "--remap-path-prefix"), FOLDED.map(str::to_owned).to_vec()].concat().join("\u{1f}");
+        // What is C in the dependencies says in its debug information where it was compiled; its stacks are guarded.
+        let c = [
+            std::env::var("CFLAGS").unwrap_or_default(),
+            without_places(root, "-ffile-prefix-map").join(" "),
+            GUARDED.into(),
+        ];
         let build = commit.with(Step::cargo(&words)).with("CARGO_ENCODED_RUSTFLAGS", rust).with("CFLAGS", c.join(" "));
         println!("xtask: {}", Step::cargo(&words).line());
         build.run()?;

@@ -1,5 +1,6 @@
 //! `cargo xtask package --test`: a clean Debian made by mmdebstrap from the sources of this host, booted in namespaces of its own, in
-//! which the packages are installed, used, upgraded, removed and purged (`inside.sh`). Also lintian, over every package.
+//! which the packages are installed, used, upgraded, downgraded, removed and purged (`inside.sh`). Also lintian,
+//! over every package.
 //!
 //! There is no previous release yet: the previous package is the same with an older version. Nothing of the host is changed; it all
 //! happens in `target/root`, which needs root.
@@ -32,7 +33,7 @@ fn lintian(packages: &Path) -> Result<(), Failure> {
     step("sh", &["-ec", &debs]).run()
 }
 
-/// A Debian with nothing of ours but the packages in /packages.
+/// A Debian with nothing of ours but the packages, and the recipe of the image, in /packages.
 fn clean(packages: &Path) -> Result<PathBuf, Failure> {
     let base = packages.with_file_name("root.tar");
     if !base.is_file() {
@@ -50,6 +51,7 @@ fn clean(packages: &Path) -> Result<PathBuf, Failure> {
                 dpkg-deb -Znone --root-owner-group -b \"$1\"/older \"$1\"/previous/headstart_0_previous.deb >/dev/null; rm -r \"$1\"/older";
     let to = root.join("packages");
     step("sh", &["-ec", copy, &packages.to_string_lossy(), &to.to_string_lossy()]).run()?;
+    step("cp", &["-r", "packaging/container", &to.to_string_lossy()]).run()?;
     Ok(root)
 }
 

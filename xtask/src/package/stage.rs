@@ -30,7 +30,11 @@ pub fn all(root: &Path, commit: &Commit) -> Result<(), Failure> {
     );
     let write = "{ printf '%s' \"$0\"; date -R -u -d @\"$1\"; } > target/stage/changelog";
     step("sh", &["-ec", write, &changelog, &commit.time]).run()?;
-    let install = "DESTDIR=target/stage/realtime crates/realtime/install.sh /usr target/dist/libheadstart_realtime.a";
+    // Cargo strips programs alone.
+    let install = "DESTDIR=target/stage/realtime crates/realtime/install.sh /usr target/dist/libheadstart_realtime.a
+        cd target/stage/realtime/usr/lib
+        strip --strip-debug --enable-deterministic-archives libheadstart_realtime.a
+        strip --strip-unneeded libheadstart_realtime.so.*";
     step("sh", &["-ec", install]).run()
 }
 

@@ -129,11 +129,21 @@ impl Serving {
     }
 }
 
+/// The folder, with a word where links in it are not served.
+fn opened(folder: &std::path::Path) -> anyhow::Result<Arc<Site>> {
+    let site = Site::open(folder)?;
+    if !site.follows_links() {
+        let why = "openat2(2) is refused here (a systemd service with DynamicUser, or Linux before 5.6)";
+        crate::complain!("headstart: links in {} are not served: {why}", folder.display());
+    }
+    Ok(Arc::new(site))
+}
+
 /// Serves until SIGINT or SIGTERM.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     // Each connection and each file that is sent takes one.
     crate::relay::raise_files();
-    let site = Arc::new(Site::open(&args.folder)?);
+    let site = opened(&args.folder)?;
     let all = bound(args)?;
     let addresses: Vec<SocketAddr> = all.iter().map(|sockets| sockets.address).collect();
     let certificate = match (&args.cert, &args.key) {

@@ -1,10 +1,12 @@
 //! The folder that is served. The kernel holds what is opened beneath it (openat2(2), RESOLVE_BENEATH): neither `..` nor
 //! a link leads out, whatever is changed meanwhile. Hidden files are not served, nor what a link names by such a way.
+//!
+//! Some services have no openat2(2): systemd refuses it to all that may make no set-user-ID files (DynamicUser, as the packaged unit has
+//! it), since it cannot look into its arguments. For them paths are opened name by name, and no link is followed.
 
 use super::kind;
 use super::listing::{Entry, MOST};
 use crate::exit::Usage;
-use anyhow::Context as _;
 use headstart_core::wire::target::Target;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
@@ -13,7 +15,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -24,6 +26,8 @@ const TRIES: u32 = 8;
 #[derive(Debug)]
 pub struct Site {
     root: OwnedFd,
+    /// Whether openat2(2) opens what is beneath it, and so follows links that stay there.
+    follows_links: bool,
     /// Files that are being sent, by device and tag: clients that fetch the same share a descriptor.
     open: Mutex<HashMap<(u64, String), Weak<File>>>,
 }
@@ -72,12 +76,21 @@ impl Site {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty());
         let root = root.map_err(|why| Usage::unreadable(path, std::io::Error::from(why)))?;
-        let site = Self { root, open: Mutex::default() };
+        let mut site = Self { root, follows_links: true, open: Mutex::default() };
         match site.beneath(Path::new(".")) {
             Ok(_) => Ok(site),
-            Err(why) => Err(anyhow::Error::new(why))
-                .context("confining files to the served folder needs openat2 (Linux 5.6), which this kernel lacks"),
+            Err(Errno::NOSYS | Errno::PERM) => {
+                site.follows_links = false;
+                site.beneath(Path::new(".")).map_err(|why| Usage::unreadable(path, std::io::Error::from(why)))?;
+                Ok(site)
+            }
+            Err(why) => Err(Usage::unreadable(path, std::io::Error::from(why)).into()),
         }
+    }
+
+    /// Whether links are followed that stay in the folder; else they are not served.
+    pub fn follows_links(&self) -> bool {
+        self.follows_links
     }
 
     /// What is at `target`.
@@ -167,6 +180,9 @@ impl Site {
     fn beneath(&self, path: &Path) -> Result<OwnedFd, Errno> {
         // A pipe would wait for a writer.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        if !self.follows_links {
+            return self.by_names(path, flags);
+        }
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let mut tries = 0;
         loop {
@@ -175,6 +191,26 @@ impl Site {
                 other => return other,
             }
         }
+    }
+
+    /// The same name by name, each of which must be one of the folder before and no link.
+    fn by_names(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let open = |folder: &OwnedFd, name: &std::ffi::OsStr, flags: OFlags| {
+            rustix::fs::openat(folder, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+        };
+        let mut names = path.components().filter(|name| *name != Component::CurDir).peekable();
+        let mut folder: Option<OwnedFd> = None;
+        while let Some(name) = names.next() {
+            let Component::Normal(name) = name else { return Err(Errno::XDEV) };
+            let last = names.peek().is_none();
+            let flags = if last { flags } else { OFlags::PATH | OFlags::DIRECTORY };
+            let opened = open(folder.as_ref().unwrap_or(&self.root), name, flags)?;
+            if last {
+                return Ok(opened);
+            }
+            folder = Some(opened);
+        }
+        open(&self.root, std::ffi::OsStr::new("."), flags)
     }
 
     /// Whether a link led past a name with a dot: where the file is, seen from the root, as the kernel says.
@@ -279,6 +315,35 @@ mod tests {
         all.sort();
         let names: Vec<_> = all.iter().map(|entry| String::from_utf8_lossy(&entry.name)).collect();
         assert_eq!(names, ["deep", "file", "good"]);
+    }
+
+    #[test]
+    fn without_openat2_files_are_found_and_no_link_is_followed() {
+        let scratch = Scratch::new("names");
+        let (inside, outside) = (scratch.0.join("in"), scratch.0.join("out"));
+        fs::create_dir_all(inside.join("deep/er")).unwrap();
+        fs::create_dir_all(&outside).unwrap();
+        fs::write(outside.join("secret"), "s").unwrap();
+        fs::write(inside.join("deep/er/file"), "12").unwrap();
+        for (link, to) in
+            [("good", "deep/er/file"), ("folder", "../out"), ("near", "deep/er"), ("process", "/proc/self/environ")]
+        {
+            symlink(to, inside.join(link)).unwrap();
+        }
+        let site = Site { follows_links: false, ..Site::open(&inside).unwrap() };
+        assert!(!site.follows_links());
+        assert!(matches!(find(&site, "/deep/er/file"), Found::File(f) if f.length == 2));
+        assert!(matches!(find(&site, "/deep"), Found::Elsewhere));
+        for path in
+            ["/good", "/folder/secret", "/near/file", "/process", "/deep/er/file/", "/none/file", "/deep/er/none"]
+        {
+            assert!(matches!(find(&site, path), Found::Nothing), "{path}");
+        }
+        let outside = |path: &str| site.by_names(Path::new(path), OFlags::RDONLY).unwrap_err();
+        assert_eq!(outside("./../out/secret"), Errno::XDEV);
+        assert_eq!(outside("/etc/passwd"), Errno::XDEV);
+        let Found::Folder(all, false) = find(&site, "/") else { panic!() };
+        assert_eq!(all.iter().map(|entry| entry.name.as_slice()).collect::<Vec<_>>(), [b"deep"]);
     }
 
     #[test]
