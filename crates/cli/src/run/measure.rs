@@ -119,9 +119,7 @@ fn measured(args: &Wanted<'_>, outputs: Outputs, by: By, release: remains::Relea
     let name = args.profile.unwrap_or(profile::DEFAULT.name);
     let profile = profile::find(name).map_err(|e| exit::Usage(e.to_string()))?;
     signal::pass_on_to(0).context("handling signals")?;
-    let program = &args.command[0];
-    let mut command = Command::new(program);
-    command.args(&args.command[1..]);
+    let mut command = command(args)?;
     // First of all, while there is one thread: there is no filter without a watchdog.
     let served = Served::begin(&mut command);
     let enclosure = Enclosure::create(profile.claimed_mss.map(|_| LONG_PACKETS))
@@ -130,11 +128,6 @@ fn measured(args: &Wanted<'_>, outputs: Outputs, by: By, release: remains::Relea
     let loopback = Loopback::offer(&enclosure.namespace, &theirs);
     if let Err(why) = &loopback {
         args.complain(format_args!("services on loopback addresses are not reachable: {why}"));
-    }
-    if args.pcapng == Some(Path::new("-")) {
-        // Standard output is the capture's.
-        let other = rustix::io::dup(rustix::stdio::stderr()).context("leading the program's output elsewhere")?;
-        command.stdout(std::process::Stdio::from(other));
     }
     enclosure.namespace.adopt(&mut command).context("preparing the program")?;
     let namespace = enclosure.namespace.id().context("the network namespace")?;
@@ -179,6 +172,18 @@ fn measured(args: &Wanted<'_>, outputs: Outputs, by: By, release: remains::Relea
         let _ = worker.run(&left, LAST_WORDS);
     }
     Ok(code)
+}
+
+/// The program, as it is asked for.
+fn command(args: &Wanted<'_>) -> anyhow::Result<Command> {
+    let mut command = Command::new(&args.command[0]);
+    command.args(&args.command[1..]);
+    if args.pcapng == Some(Path::new("-")) {
+        // Standard output is the capture's.
+        let other = rustix::io::dup(rustix::stdio::stderr()).context("leading the program's output elsewhere")?;
+        command.stdout(std::process::Stdio::from(other));
+    }
+    Ok(command)
 }
 
 /// A program whose calls of listen(2) and bind(2) are trapped, so that other hosts can call it.

@@ -4,7 +4,7 @@ use super::callers::Callers;
 use super::datagrams::Datagrams;
 use super::echoes::Echoes;
 use super::fragments::Fragments;
-use super::observed::Flow;
+use super::observed::{Facts, Flow};
 use super::tcp::{Arrived, Connection, reset_for};
 use super::{EchoFlow, FlowId, Input, MappingId, Output, Record, Settings, UdpFlow};
 use crate::machine::{Deadline, Machine};
@@ -341,6 +341,24 @@ impl Forwarder {
         self.arm(id);
     }
 
+    /// The socket of a connection is closed: nothing of it is left.
+    fn closed(&mut self, flow: FlowId, facts: Option<Facts>) {
+        let Some(mut connection) = self.flows.remove(&flow) else { return };
+        self.over -= usize::from(connection.is_over());
+        if connection.flow.accepted && !connection.is_over() {
+            self.callers.remove(connection.flow.peer.ip());
+        }
+        if let Some(at) = connection.armed {
+            self.timers.remove(&(at, flow));
+        }
+        let ends = (connection.flow.app, connection.flow.peer);
+        if self.ids.get(&ends) == Some(&flow) {
+            self.ids.remove(&ends);
+        }
+        connection.flow.facts = facts;
+        self.outputs.push_back(Output::Record(Record::Flow(Box::new(connection.flow))));
+    }
+
     /// The same, and remembers a connection that has put off an acknowledgement, or has data for its socket.
     fn with_debts(&mut self, id: FlowId, f: impl FnOnce(&mut Connection, &mut VecDeque<Output>)) {
         let (mut owes, mut defers) = (false, false);
@@ -419,23 +437,7 @@ impl Machine for Forwarder {
             Input::Delivered { flow, bytes, took } => self.with(flow, |c, _| c.flow.delivered.more(bytes, took)),
             Input::Alive { flow } => self.with(flow, |c, out| c.alive(out)),
             Input::Writable { flow } => self.with(flow, |c, out| c.writable(now, out)),
-            Input::Closed { flow, facts } => {
-                if let Some(mut connection) = self.flows.remove(&flow) {
-                    self.over -= usize::from(connection.is_over());
-                    if connection.flow.accepted && !connection.is_over() {
-                        self.callers.remove(connection.flow.peer.ip());
-                    }
-                    if let Some(at) = connection.armed {
-                        self.timers.remove(&(at, flow));
-                    }
-                    let ends = (connection.flow.app, connection.flow.peer);
-                    if self.ids.get(&ends) == Some(&flow) {
-                        self.ids.remove(&ends);
-                    }
-                    connection.flow.facts = facts;
-                    self.outputs.push_back(Output::Record(Record::Flow(Box::new(connection.flow))));
-                }
-            }
+            Input::Closed { flow, facts } => self.closed(flow, facts),
             Input::Datagram { mapping, from, bytes, marks, train } => {
                 self.datagrams.received(now, mapping, from, (bytes, train), marks, &mut self.outputs);
             }

@@ -88,7 +88,7 @@ pub fn may_bind_any_port(thread: i32) -> bool {
     const NET_BIND_SERVICE: u32 = 10;
     let user = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/user")).ok();
     let effective = status(thread, "CapEff:").and_then(|hex| u64::from_str_radix(&hex, 16).ok()).unwrap_or(0);
-    effective >> NET_BIND_SERVICE & 1 == 1 && user(&thread.to_string()).is_some_and(|of| Some(of) == user("self"))
+    (effective >> NET_BIND_SERVICE) & 1 == 1 && user(&thread.to_string()).is_some_and(|of| Some(of) == user("self"))
 }
 
 fn status(thread: i32, field: &str) -> Option<String> {
