@@ -103,7 +103,7 @@ pub(crate) unsafe fn finish(
     len: libc::socklen_t,
 ) -> Option<Served> {
     let (wait, is_cut) = waits::end(question)?;
-    let Some(Connecting { fd, socket, carried }) = wait.connecting else { return None };
+    let Connecting { fd, socket, carried } = wait.connecting?;
     if is_cut {
         // As the kernel tells a thread that waits (tcp_disconnect).
         return Some(Served::Failed(libc::ECONNRESET));

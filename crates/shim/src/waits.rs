@@ -72,15 +72,15 @@ unsafe extern "C" fn ended(latest: *mut c_void) {
     let mut wait = latest.cast::<Wait>();
     while !wait.is_null() {
         // SAFETY: made by `begin`, and no longer in the list of a thread.
-        wait = leave(unsafe { Box::from_raw(wait) });
+        wait = leave(*unsafe { Box::from_raw(wait) });
     }
 }
 
 /// Frees a question that its thread will not come back to, and returns the one below.
-fn leave(mut wait: Box<Wait>) -> *mut Wait {
+fn leave(mut wait: Wait) -> *mut Wait {
     wait.release();
     let below = wait.below;
-    let Wait { line, session, .. } = *wait;
+    let Wait { line, session, .. } = wait;
     // The program may have closed all descriptors since, and opened others.
     line.close_if_of(session);
     below
@@ -138,7 +138,7 @@ pub(crate) fn end(question: Handle) -> Option<(Box<Wait>, bool)> {
             return Some((taken, is_cut));
         }
         // Asked by a signal handler meanwhile, which has left it.
-        leave(taken);
+        leave(*taken);
     }
 }
 
@@ -153,7 +153,7 @@ fn free_what_was_left(key: libc::pthread_key_t, frame: usize) {
         // SAFETY: made by `begin`, in the list of this thread, and taken out of it here.
         let left = unsafe { Box::from_raw(wait) };
         set_latest(key, left.below);
-        leave(left);
+        leave(*left);
     }
 }
 

@@ -164,8 +164,9 @@ fn the_latest_run_of_data_counts_as_far_as_it_is_acknowledged() {
     let read_with = |run: u64, acknowledged: u64| {
         let mut bytes = flow([11, 36, 0], 0, 0);
         let mut write = |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
-        (write(RUN_AT, run), write(RUN_AT + 8, ms(50)));
-        (write(ACKNOWLEDGED_AT, acknowledged), write(ACKNOWLEDGED_AT + 8, ms(90)));
+        let told =
+            [(RUN_AT, run), (RUN_AT + 8, ms(50)), (ACKNOWLEDGED_AT, acknowledged), (ACKNOWLEDGED_AT + 8, ms(90))];
+        told.into_iter().for_each(|(at, value)| write(at, value));
         let flow = read(&bytes).0;
         (flow.delivered.bytes, flow.delivered.took, flow.requests.count, flow.requests.longest)
     };
