@@ -548,7 +548,8 @@ const FORWARDER_KILLED: &str = "
 import errno, os, signal, socket, sys, time
 forwarder = os.getppid()
 os.kill(forwarder, signal.SIGKILL)
-while os.getppid() == forwarder:
+# Of its threads the last closes the interface, which may be after the others have ended, and with them the process for its children.
+while os.getppid() == forwarder or any('lo:' not in line for line in open('/proc/net/dev').readlines()[2:]):
     time.sleep(0.01)
 def says(what):
     try:

@@ -216,7 +216,7 @@ mod tests {
             }
             (tun, netlink, index)
         };
-        let (_out, mut host, _) = outside.run(furnish).unwrap();
+        let (_out, mut host, out) = outside.run(furnish).unwrap();
         let (_tun, netlink, index) = inside.run(furnish).unwrap();
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         let refusals = [Refusal::Unreachable, Refusal::Prohibit, Refusal::BlackHole];
@@ -224,7 +224,6 @@ mod tests {
             host.route(ip(&format!("198.51.{n}.0")), 24, Via::Refused(refusal)).unwrap();
             host.route(ip(&format!("2001:db8:{n}::")), 48, Via::Refused(refusal)).unwrap();
         }
-        let out = host.index("eth0").unwrap();
         host.route(ip("198.51.0.128"), 25, Via::Interface(out)).unwrap();
         let copy = || Refusals::copy(Netlink::open().unwrap(), (netlink, index), &addresses).unwrap();
         let mut all = outside.run(copy).unwrap();
