@@ -1,5 +1,5 @@
 //! What a process has counted since it began, for `headstart metrics`: numbers and durations, by what was counted and by labels. It is
-//! told to whoever asks the process (`headstart_io::board`), so that counting costs no wake-up.
+//! sent when a client asks the process (`headstart_io::board`), so that counting costs no wake-up.
 
 use headstart_core::timing::Histogram;
 use headstart_io::board::{self, Report};

@@ -132,20 +132,23 @@ pub fn of_debuggers(bytes: &[u8]) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::process::Command;
 
-    /// A program by the C compiler of this host, with these flags.
+    const TEXT: &str =
+        "int puts(const char *);\nint named(void) { return puts(\"x\"); }\nint main(void) { return named(); }\n";
+
     fn linked(name: &str, flags: &[&str]) -> Vec<u8> {
+        compiled(TEXT, name, flags)
+    }
+
+    /// A program of this text by the C compiler of this host, with these flags.
+    pub fn compiled(text: &str, name: &str, flags: &[&str]) -> Vec<u8> {
         let folder = std::env::temp_dir().join(format!("headstart-elf-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let (source, program) = (folder.join("it.c"), folder.join("it"));
-        std::fs::write(
-            &source,
-            "int puts(const char *);\nint named(void) { return puts(\"x\"); }\nint main(void) { return named(); }\n",
-        )
-        .unwrap();
+        std::fs::write(&source, text).unwrap();
         let output = Command::new("cc").args(flags).arg("-o").args([&program, &source]).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         let bytes = std::fs::read(&program).unwrap();

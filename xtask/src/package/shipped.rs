@@ -49,22 +49,14 @@ fn complaints(shipped: &Shipped, bytes: &[u8]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::elf::tests::compiled;
     use super::*;
-    use std::process::Command;
 
     const GUARDED: &[&str] = &["-fPIE", "-pie", "-s", "-Wl,-z,relro,-z,now", super::super::GUARDED];
 
     fn linked(name: &str, flags: &[&str]) -> Vec<u8> {
-        let folder = std::env::temp_dir().join(format!("headstart-shipped-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let (source, program) = (folder.join("it.c"), folder.join("it"));
         let text = "char *getwd(char *);\nint main(void) { char line[4096]; return getwd(line) != 0; }\n";
-        std::fs::write(&source, text).unwrap();
-        let output = Command::new("cc").args(flags).arg("-o").args([&program, &source]).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        let bytes = std::fs::read(&program).unwrap();
-        std::fs::remove_dir_all(&folder).unwrap();
-        bytes
+        compiled(text, &format!("shipped-{name}"), flags)
     }
 
     #[test]

@@ -74,7 +74,7 @@ inside!(what_a_relay_and_sessions_through_it_have_done_is_in_the_metrics, || {
     });
     assert!(sender.ended());
     assert_eq!(counts(&receiver.line()), [2, 120, 0, 0].map(Some));
-    until("the relay tells whom it has answered what", || {
+    until("the relay reports how many requests it has granted and refused", || {
         let text = metrics();
         at_least_one(&text, "headstart_relay_answers_total{answer=\"granted\"}")
             && at_least_one(&text, "headstart_relay_connections_total")

@@ -70,14 +70,14 @@ impl Served {
     }
 }
 
-fn line_of(out: &mut BufReader<ChildStdout>) -> String {
+pub fn line_of(out: &mut BufReader<ChildStdout>) -> String {
     let mut line = String::new();
     out.read_line(&mut line).unwrap();
     line.trim().to_owned()
 }
 
 /// The client's own addresses, as servers see them.
-fn own(lab: &Lab) -> [IpAddr; 2] {
+pub fn own(lab: &Lab) -> [IpAddr; 2] {
     let of = |any: &str, to: &str| {
         let socket = UdpSocket::bind((any, 0)).unwrap();
         socket.connect((to, 9)).unwrap();

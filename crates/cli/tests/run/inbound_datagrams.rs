@@ -1,12 +1,13 @@
 //! `headstart run --measure`: programs whose ports of UDP are sent to from outside, each beside the same program without headstart; and
 //! what becomes of programs that serve when headstart is killed.
 
+use crate::inbound::{line_of, own};
 use crate::lab::{HEADSTART, Lab, ended, found, inside, python, until};
 use crate::processes::{children, is_alive};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufReader, Write};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::{Child, ChildStdout, Stdio};
 use std::time::Duration;
@@ -66,22 +67,6 @@ impl Bound {
         self.child.stdin.as_mut().unwrap().write_all(b"close\n").unwrap();
         assert_eq!(self.line(), "closed");
     }
-}
-
-fn line_of(out: &mut BufReader<ChildStdout>) -> String {
-    let mut line = String::new();
-    out.read_line(&mut line).unwrap();
-    line.trim().to_owned()
-}
-
-/// The client's own addresses, as servers see them.
-fn own(lab: &Lab) -> [IpAddr; 2] {
-    let of = |any: &str, to: &str| {
-        let socket = UdpSocket::bind((any, 0)).unwrap();
-        socket.connect((to, 9)).unwrap();
-        socket.local_addr().unwrap().ip()
-    };
-    lab.network.on_client(|| [of("0.0.0.0", "198.19.0.1"), of("::", "2001:db8:1::1")]).unwrap()
 }
 
 /// Asks a port of the namespace that this runs in the way to: who has asked, and what was answered.

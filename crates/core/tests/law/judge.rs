@@ -35,7 +35,7 @@ pub enum Law {
     Hints,
     /// Nothing is left open.
     NothingLeft,
-    /// Where both families are answered within the Resolution Delay, whoever is told both bare is told both.
+    /// Where both families are answered within the Resolution Delay, a program that gets both without headstart gets both.
     ToldBoth,
 }
 

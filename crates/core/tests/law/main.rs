@@ -137,7 +137,7 @@ fn play_all(seed: u64, first: u64, count: u64) -> Played {
     all
 }
 
-/// Counter-examples of a race, each made simple, with what happens in them, for whoever mends them: `HEADSTART_LAW_SHOW=RACE:LAW:COUNT`.
+/// Counter-examples of a race, each made simple, with what happens in them, for mending them: `HEADSTART_LAW_SHOW=RACE:LAW:COUNT`.
 #[test]
 fn counter_examples() {
     let Ok(text) = std::env::var("HEADSTART_LAW_SHOW") else { return };

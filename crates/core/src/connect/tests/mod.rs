@@ -12,6 +12,7 @@ mod rescue;
 mod servers;
 mod services;
 mod stories;
+mod told;
 mod translator;
 mod wanted;
 

@@ -244,7 +244,7 @@ impl Connection {
             (Phase::Asked, Failure::Refused | Failure::Reset) => {
                 out.push_back(Output::Packet(self.refusal()));
             }
-            // Where nobody is known to have said it, the peer's own address: the program's kernel looks at the quotation alone.
+            // If the sender of the ICMP error is not known, the peer's own address: the program's kernel looks at the quotation alone.
             (Phase::Asked, Failure::Trouble(trouble)) => self.refuse(self.flow.peer.ip(), trouble, out),
             (Phase::Asked, Failure::Told { reporter, trouble }) => {
                 // A kernel that has this address too does not hear what the host says by it.
