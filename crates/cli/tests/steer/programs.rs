@@ -3,7 +3,7 @@
 use crate::scene::{IMAGES, SERVER, Scene, inside, until};
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
-use headstart_lab::browser::{BrowserError, Chromium, Request};
+use headstart_lab::browser::{BrowserError, Chromium};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::PathBuf;
@@ -41,16 +41,7 @@ inside!(chromium_loads_pages_over_both_channels_and_without_either, || {
     };
     let url = format!("http://{SERVER}/page");
     let mut load = |when: &str| {
-        let mut loaded = chromium.load(&url).unwrap_or_else(|e| panic!("{when}: {e}"));
-        // The addresses of interfaces that have just come up are in use a second or two later (RFC 4862, section 5.4), which the
-        // browser takes for another network: it drops what is under way.
-        let dropped = |r: &Request| r.failed.as_ref().is_some_and(|why| why.contains("ERR_NETWORK_CHANGED"));
-        for _ in 0..10 {
-            if !loaded.requests.iter().any(dropped) {
-                break;
-            }
-            loaded = chromium.load(&url).unwrap_or_else(|e| panic!("{when}, once more: {e}"));
-        }
+        let loaded = chromium.load(&url).unwrap_or_else(|e| panic!("{when}: {e}"));
         let answered = loaded.requests.iter().filter(|r| r.status == Some(200) && r.failed.is_none()).count();
         // The browser may ask for an icon, too.
         assert!(answered > IMAGES + 1, "{when}: {:?}", loaded.requests);

@@ -51,6 +51,9 @@ impl Scene {
             eprintln!("skipped: no TUN interfaces here: {e}");
             return None;
         }
+        // An address that is tried out first is in use a second or two later (RFC 4862, section 5.4), which browsers take for
+        // another network: they drop what is under way. Nobody else is on these links.
+        fs::write("/proc/sys/net/ipv6/conf/default/accept_dad", "0").unwrap();
         let (own, gateway) = (NetNs::current().unwrap(), NetNs::create().unwrap());
         let mut netlink = Netlink::open().unwrap();
         for (n, name) in ["fat", "fast"].into_iter().enumerate() {
