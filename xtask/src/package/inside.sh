@@ -152,6 +152,19 @@ headstart status || die "status ($?)"
 first=$(systemctl show -p MainPID --value headstart)
 [ "$(stat -c %G /run/headstart/control-*)" = headstart ] || { ls -l /run/headstart; die "the socket is not the group's"; }
 
+say "headstart up as a service that measures in the kernel, by the drop-in"
+mkdir -p /etc/systemd/system/headstart.service.d
+cp /usr/share/doc/headstart/examples/measure.conf /etc/systemd/system/headstart.service.d/
+systemctl daemon-reload
+systemctl restart headstart || { journalctl -u headstart --no-pager | tail -20; die "the service that measures"; }
+[ "$(local_fetch $certificate 443)" = hello ] || die "a measured program"
+headstart top --once --interval 2 >/tmp/top || { cat /tmp/top; die top; }
+grep "in the kernel (eBPF)" /tmp/top && grep -w curl /tmp/top || { cat /tmp/top; die "what is measured is not shown"; }
+rm -r /etc/systemd/system/headstart.service.d
+systemctl daemon-reload
+systemctl restart headstart || die "the service without the drop-in"
+first=$(systemctl show -p MainPID --value headstart)
+
 say "upgrade while the daemon, a supervised program and a transfer run"
 ip netns exec near headstart run -- curl -sS --fail --limit-rate 20k --cacert /tmp/cert.pem -o /tmp/big https://www.test:8443/big 2>/tmp/slow &
 transfer=$!

@@ -35,6 +35,9 @@ fn the_exposure_of_every_unit_is_at_most_two_and_a_half() {
 /// The drop-in for services of others.
 const DROP_IN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/systemd/run.conf");
 
+/// The drop-in for headstart's own daemon, that it measures.
+const MEASURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/systemd/measure.conf");
+
 /// What systemd has to say of a service with `text` as its drop-in.
 fn complaints_of(text: &str) -> String {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("drop-in");
@@ -59,4 +62,15 @@ fn the_drop_in_for_services_is_understood_whole() {
     assert!(text.contains("ExecStart=\nExecStart=/bin/true\n"), "the service's own command is replaced: {text}");
     assert_eq!(complaints_of(&text), "");
     assert!(complaints_of(&text.replace("KillMode=", "KillMood=")).contains("KillMood"));
+}
+
+#[test]
+fn the_drop_in_that_measures_is_understood_whole() {
+    let Some(()) = found("systemd-analyze", "systemd") else { return };
+    // The command is not installed here.
+    let text = std::fs::read_to_string(MEASURE).unwrap();
+    let text = text.replace("/usr/bin/headstart up --foreground --measure --via ebpf", "/bin/true");
+    assert!(text.contains("ExecStart=\nExecStart=/bin/true\n"), "the unit's command is replaced: {text}");
+    assert_eq!(complaints_of(&text), "");
+    assert!(complaints_of(&text.replace("CAP_PERFMON", "CAP_PERFMOON")).contains("CAP_PERFMOON"));
 }
