@@ -173,43 +173,19 @@ pub fn covered(mut args: Args, named: Option<&Path>, alone: Alone) -> anyhow::Re
     let to = summary::Destination::open(args.summary.as_deref(), args.json)?;
     let mut config = Config::load(named)?;
     args.quiet = environment::is_quiet(args.quiet, &config);
-    let race = race_of(&args)?;
-    config.flag(&all::RACE, "--race", args.race.as_deref().filter(|_| !race.is_some_and(|race| race.lab_only)))?;
-    config.flag(&all::CACHE_LIFETIME, "--cache-lifetime", args.cache_lifetime.as_deref())?;
-    config.flag(&all::EXPLORE, "--explore", args.explore.as_deref())?;
-    let mut settings = supervise::settings(&config)?;
-    settings.race = race.unwrap_or(settings.race);
-    if let Some(file) = &args.faster {
-        settings.faster = faster(file)?;
-    }
-    if let Some(Via::Tun | Via::Ebpf) = args.via {
-        return Err(exit::Usage(
-            "--via: tun and ebpf measure; add --measure, or use one of auto, preload, seccomp".into(),
-        )
-        .into());
-    }
-    let via = args.via.unwrap_or_else(|| Via::from_str(&config.text(&all::VIA), false).unwrap_or(Via::Auto));
+    let settings = settings_of(&args, &mut config)?;
+    let via = via_of(&args, &config)?;
     args.via = Some(via);
     let written = telemetry::settings(&config)?;
     let program = &args.command[0];
     // From before there is anything to leave behind.
     signal::pass_on_to(0).context("handling signals")?;
     let mut ways = Ways::to(program, via);
-    // System calls are heard without a folder, and a program without either runs as it would alone.
-    let folder = match ways.preload.is_ok().then(|| Folder::create(LIBRARY)).transpose() {
-        Ok(folder) => folder,
-        Err(why) => {
-            ways.preload = Err(why.to_string());
-            None
-        }
-    };
+    let folder = folder_for(&mut ways);
     let mut launch = Launch { words: &args.command, file: ways.file.as_deref(), variables: &[], trap: None };
     if let Some(why) = ways.why_not() {
         complain(&args, format_args!("{} runs without headstart: {why}", program.to_string_lossy()));
-        return match start(&launch)? {
-            Ok(child) => end_of(&child),
-            Err(code) => Ok(code),
-        };
+        return start(&launch)?.map_or_else(Ok, |child| end_of(&child));
     }
     let registration = registration(&args, &ways, folder.as_ref())?;
     let variables = folder.as_ref().map(preloading);
@@ -244,12 +220,50 @@ pub fn covered(mut args: Args, named: Option<&Path>, alone: Alone) -> anyhow::Re
         link.leave();
     }
     if let (Some(mut written), Ok(summary)) = (telemetry::open(written.as_ref(), args.quiet), &summary) {
-        let name = Path::new(&args.command[0]).file_name().unwrap_or(&args.command[0]);
+        let name = Path::new(program).file_name().unwrap_or(program);
         written.run(&name.to_string_lossy(), &summary.tally);
         telemetry::end(Some(&mut written), args.quiet);
     }
     report(&args, reached, summary, to);
     Ok(code)
+}
+
+/// The settings of this run: those of `config`, under what the flags say.
+fn settings_of(args: &Args, config: &mut Config) -> anyhow::Result<Settings> {
+    let race = race_of(args)?;
+    config.flag(&all::RACE, "--race", args.race.as_deref().filter(|_| !race.is_some_and(|race| race.lab_only)))?;
+    config.flag(&all::CACHE_LIFETIME, "--cache-lifetime", args.cache_lifetime.as_deref())?;
+    config.flag(&all::EXPLORE, "--explore", args.explore.as_deref())?;
+    let mut settings = supervise::settings(config)?;
+    settings.race = race.unwrap_or(settings.race);
+    if let Some(file) = &args.faster {
+        settings.faster = faster(file)?;
+    }
+    Ok(settings)
+}
+
+/// How to hook into the program, as the flag or `config` says.
+fn via_of(args: &Args, config: &Config) -> anyhow::Result<Via> {
+    match args.via {
+        Some(Via::Tun | Via::Ebpf) => {
+            let why = "--via: tun and ebpf measure; add --measure, or use one of auto, preload, seccomp";
+            Err(exit::Usage(why.into()).into())
+        }
+        Some(via) => Ok(via),
+        None => Ok(Via::from_str(&config.text(&all::VIA), false).unwrap_or(Via::Auto)),
+    }
+}
+
+/// The folder of the library, if that is a way to reach the program; where it cannot be made, `ways` say so: system calls are heard
+/// without a folder, and a program without either runs as it would alone.
+fn folder_for(ways: &mut Ways) -> Option<Folder> {
+    match ways.preload.is_ok().then(|| Folder::create(LIBRARY)).transpose() {
+        Ok(folder) => folder,
+        Err(why) => {
+            ways.preload = Err(why.to_string());
+            None
+        }
+    }
 }
 
 /// The variables of a program that loads the library in `folder`.

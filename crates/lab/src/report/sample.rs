@@ -83,7 +83,12 @@ pub fn outcome() -> Outcome {
         "SYNTHETIC: these values were drawn from a random generator to test the page, nothing was measured.".into(),
     ];
     o.notes = vec!["SYNTHETIC data, not a result.".into()];
-    o.device = Some(DeviceState {
+    o.device = Some(device());
+    o
+}
+
+fn device() -> DeviceState {
+    DeviceState {
         date: "2000-01-01T00:00:00Z".into(),
         program: "0.0.0".into(),
         commit: Some("0123456789abcdef0123456789abcdef01234567".into()),
@@ -96,8 +101,7 @@ pub fn outcome() -> Outcome {
         steal_percent: Some(0.2),
         congestion_control: Some("cubic".into()),
         ..DeviceState::default()
-    });
-    o
+    }
 }
 
 /// Writes the sample whole; where a person can look at it with `HEADSTART_SAMPLE_PAGE=FOLDER cargo test -p

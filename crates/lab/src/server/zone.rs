@@ -2,7 +2,7 @@
 //!
 //! Pure: bytes in, bytes and a delay out. Authoritative for everything, recursive for nothing.
 
-use crate::world::{Record as Behaviour, Reply, Site};
+use crate::world::{Host, Record as Behaviour, Reply, Site};
 use headstart_core::time::Duration;
 use headstart_core::wire::record::Service;
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, ResponseCode};
@@ -90,27 +90,13 @@ impl Zone {
             Some(https) if rtype == RecordType::HTTPS => https.services.as_slice(),
             _ => &[],
         };
-        let addresses = |reply: &mut Message| {
-            for host in hosts {
-                let record = Record::from_rdata(question.name().clone(), behaviour.ttl, address(host.addr));
-                reply.add_answer(record);
-            }
-            for service in services {
-                let (target, data) = https(service);
-                reply.add_answer(Record::from_rdata(question.name().clone(), behaviour.ttl, data));
-                for addr in &service.addresses {
-                    reply.add_additional(Record::from_rdata(target.clone(), behaviour.ttl, address(*addr)));
-                }
-            }
-            if hosts.is_empty() && services.is_empty() {
-                reply.add_authority(start_of_authority(question.name(), behaviour.ttl));
-            }
-        };
         match behaviour.reply {
             Reply::Lost => return say(behaviour.delay, None),
             Reply::Malformed => return say(behaviour.delay, Some(malformed(query.metadata.id))),
             Reply::Truncated if over == Over::Udp => reply.metadata.truncation = true,
-            Reply::Records | Reply::Truncated => addresses(&mut reply),
+            Reply::Records | Reply::Truncated => {
+                records(&mut reply, question.name(), behaviour.ttl, hosts, services);
+            }
             Reply::ServFail => reply.metadata.response_code = ResponseCode::ServFail,
             Reply::NxDomain => {
                 reply.metadata.response_code = ResponseCode::NXDomain;
@@ -118,6 +104,23 @@ impl Zone {
             }
         }
         say(behaviour.delay, encode(&reply, room))
+    }
+}
+
+/// Says the records of `name`, or that there are none.
+fn records(reply: &mut Message, name: &Name, ttl: u32, hosts: &[Host], services: &[Service]) {
+    for host in hosts {
+        reply.add_answer(Record::from_rdata(name.clone(), ttl, address(host.addr)));
+    }
+    for service in services {
+        let (target, data) = https(service);
+        reply.add_answer(Record::from_rdata(name.clone(), ttl, data));
+        for addr in &service.addresses {
+            reply.add_additional(Record::from_rdata(target.clone(), ttl, address(*addr)));
+        }
+    }
+    if hosts.is_empty() && services.is_empty() {
+        reply.add_authority(start_of_authority(name, ttl));
     }
 }
 

@@ -352,28 +352,32 @@ impl Stack {
                     self.timed_out(socket);
                 }
             } else if let Some((at, way, packet)) = self.polled(at) {
-                if way == Way::Down {
-                    // What is sent to an address that is gone reaches no host.
-                    if self.has_route(packet.over) {
-                        self.receive(packet);
-                    }
-                    continue;
-                }
-                if let Body::Company(carried) = packet.body {
-                    self.noticed.push_back(Event::Company(carried));
-                    continue;
-                }
-                self.asked(at, &packet);
-                if let Body::Segment(segment) = packet.body {
-                    self.order += 1;
-                    self.answers.insert((at + self.far.distance(segment.peer), self.order), packet);
-                    continue;
-                }
-                if let Some((delay, reply)) = self.far.answer(&packet) {
-                    self.order += 1;
-                    self.answers.insert((at + delay, self.order), reply);
-                }
+                self.arrived(at, way, packet);
             }
+        }
+    }
+
+    /// A packet has crossed the access.
+    fn arrived(&mut self, at: Instant, way: Way, packet: Packet) {
+        if way == Way::Down {
+            // What is sent to an address that is gone reaches no host.
+            if self.has_route(packet.over) {
+                self.receive(packet);
+            }
+            return;
+        }
+        if let Body::Company(carried) = packet.body {
+            self.noticed.push_back(Event::Company(carried));
+            return;
+        }
+        self.asked(at, &packet);
+        let answer = match packet.body {
+            Body::Segment(segment) => Some((self.far.distance(segment.peer), packet)),
+            _ => self.far.answer(&packet),
+        };
+        if let Some((delay, reply)) = answer {
+            self.order += 1;
+            self.answers.insert((at + delay, self.order), reply);
         }
     }
 

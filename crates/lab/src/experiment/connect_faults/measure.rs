@@ -2,7 +2,7 @@
 
 use super::case::{CUT, Case, usual, value};
 use super::waiting::Waiting;
-use crate::experiment::stopwatch::{How, SESSION, SHELL, Supervisor, time, time_output, time_second};
+use crate::experiment::stopwatch::{Ended, How, SESSION, SHELL, Supervisor, time, time_output, time_second};
 use crate::netns::Network;
 use crate::program::Folder;
 use anyhow::Context as _;
@@ -108,9 +108,7 @@ pub fn case(case: &Case<'_>, network: &Network, waiting: &Waiting<'_, '_>, size:
                 if !ours && !in_turns {
                     continue;
                 }
-                let mut shell =
-                    if ours { case.with_headstart(network, &SESSION)? } else { case.bare_behind(network, &SESSION)? };
-                let ended = time_second(&mut shell, CUT)?;
+                let ended = in_session(case, network, ours)?;
                 let all = if ours { &mut measured.session } else { &mut measured.shell };
                 all.push(ended.and_then(|ended| value(case.place, ended)));
                 spent += ended.map_or(CUT, |ended| ended.after);
@@ -125,12 +123,21 @@ pub fn case(case: &Case<'_>, network: &Network, waiting: &Waiting<'_, '_>, size:
     }
     // Where everything is in vain, and where the network has changed for good, there is nothing to remember.
     if several && longest < LONG {
-        for _ in 0..size.second {
-            let mut command = case.with_headstart(network, &SHELL)?;
-            measured.second.push(time_second(&mut command, CUT)?.and_then(|ended| value(case.place, ended)));
-        }
+        measured.second = (0..size.second).map(|_| second(case, network)).collect::<anyhow::Result<_>>()?;
     }
     Ok(measured)
+}
+
+/// A first visit of a program that a shell starts, under headstart or alone; none if it did not end in time.
+fn in_session(case: &Case<'_>, network: &Network, ours: bool) -> anyhow::Result<Option<Ended>> {
+    let mut shell = if ours { case.with_headstart(network, &SESSION)? } else { case.bare_behind(network, &SESSION)? };
+    time_second(&mut shell, CUT)
+}
+
+/// A second visit under headstart.
+fn second(case: &Case<'_>, network: &Network) -> anyhow::Result<Option<f64>> {
+    let mut shell = case.with_headstart(network, &SHELL)?;
+    Ok(time_second(&mut shell, CUT)?.and_then(|ended| value(case.place, ended)))
 }
 
 /// A program that does nothing, alone and under headstart, and started by [`LAUNCHER`] where there is one.

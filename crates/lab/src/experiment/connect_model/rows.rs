@@ -65,7 +65,16 @@ pub fn of(
         }
         samples.extend([measured, predicted]);
     }
-    // Gains may be zero, and below: of those there is no ratio.
+    rows.extend(gains(condition, names, claims)?);
+    rows.extend(order(condition, names, claims)?);
+    Ok((rows, samples))
+}
+
+/// What `simultaneous` gains over `sequential`, as measured and by the equations.
+fn gains(condition: &str, names: &[Name], claims: Option<&Claims>) -> anyhow::Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    let each = |f: &dyn Fn(&Name) -> Option<f64>| names.iter().map(f).collect::<Vec<_>>();
+    // They may be zero, and below: of those there is no ratio.
     let measured_gain = |n: &Name| Some(ms(n.whole[2].total?) - ms(n.whole[0].total?));
     let percent = |n: &Name| Some(100.0 * measured_gain(n)? / ms(n.whole[2].total?));
     for (metric, unit, ours, theirs) in [
@@ -86,8 +95,7 @@ pub fn of(
             ..Row::measured(condition, &format!("{metric}, {}", Statistic::Median), unit, Way::Simultaneous.race(), a)
         });
     }
-    rows.extend(order(condition, names, claims)?);
-    Ok((rows, samples))
+    Ok(rows)
 }
 
 /// Equation 9, the order of the three: how many of its pairs hold for what was measured, and how many for what the

@@ -84,8 +84,7 @@ fn run_at(cx: &Context, speeds: &[&Speed]) -> anyhow::Result<Outcome> {
     for speed in speeds {
         let mut blocks = Vec::new();
         for (_, plan) in plans.iter().filter(|(s, _)| s.suffix == speed.suffix) {
-            let Plan { condition, answers, size, .. } = *plan;
-            let place = name(condition, answers);
+            let place = name(plan.condition, plan.answers);
             let condition_name = format!("{place}{}", speed.suffix);
             if cx.progress.stop() {
                 outcome.invalidate("it was stopped early");
@@ -104,15 +103,7 @@ fn run_at(cx: &Context, speeds: &[&Speed]) -> anyhow::Result<Outcome> {
                     outcome.rows.extend(rows::agreement(&place, *arm, simulated, measured, cx.seed)?);
                 }
             }
-            let about = format!(
-                "{}. {} {} {} worlds of {} names.",
-                condition.what,
-                condition.why,
-                answers.about(),
-                size.worlds,
-                size.sites
-            );
-            outcome.conditions.push(About { name: condition_name.clone(), about });
+            outcome.conditions.push(About { name: condition_name.clone(), about: about(plan) });
             blocks.push(Block { condition: condition_name, taken });
         }
         for block in &blocks {
@@ -125,6 +116,13 @@ fn run_at(cx: &Context, speeds: &[&Speed]) -> anyhow::Result<Outcome> {
         }
     }
     Ok(outcome)
+}
+
+/// What a reader is told of a condition.
+fn about(plan: &Plan<'_>) -> String {
+    let Plan { condition, answers, size, .. } = plan;
+    let [what, why, answers] = [condition.what, condition.why, answers.about()];
+    format!("{what}. {why} {answers} {} worlds of {} names.", size.worlds, size.sites)
 }
 
 fn method(speeds: &[&Speed]) -> Vec<String> {

@@ -109,16 +109,7 @@ const RECORDED: [Recorded; 6] = [
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
     if cx.wants("recorded") {
-        outcome.conditions.push(Condition {
-            name: "recorded".into(),
-            about: "Recorded folders of devices: the number of reasons to doubt a measurement in their state.".into(),
-        });
-        for recorded in &RECORDED {
-            let doubts = doubts(recorded)?;
-            anyhow::ensure!(doubts.is_empty() != recorded.doubted, "{} gives {doubts:?}", recorded.name);
-            let row = Row::measured("recorded", "reasons to doubt", "", recorded.name, doubts.len() as f64);
-            outcome.rows.push(Row { claim: Some("P3.7".into()), ..row });
-        }
+        recorded(&mut outcome)?;
     }
     let arms = arm::and_kernel(vec![BARE, OURS], &mut outcome);
     for (condition, arm) in [("processors", BARE), ("processors-ours", OURS), ("processors-ebpf", EBPF)] {
@@ -168,6 +159,21 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             .into(),
     );
     Ok(outcome)
+}
+
+/// A row for each recorded device.
+fn recorded(outcome: &mut Outcome) -> anyhow::Result<()> {
+    outcome.conditions.push(Condition {
+        name: "recorded".into(),
+        about: "Recorded folders of devices: the number of reasons to doubt a measurement in their state.".into(),
+    });
+    for recorded in &RECORDED {
+        let doubts = doubts(recorded)?;
+        anyhow::ensure!(doubts.is_empty() != recorded.doubted, "{} gives {doubts:?}", recorded.name);
+        let row = Row::measured("recorded", "reasons to doubt", "", recorded.name, doubts.len() as f64);
+        outcome.rows.push(Row { claim: Some("P3.7".into()), ..row });
+    }
+    Ok(())
 }
 
 /// What speaks against a measurement on a recorded device.

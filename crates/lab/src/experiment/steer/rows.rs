@@ -97,6 +97,13 @@ pub fn add(outcome: &mut Outcome, block: &Block, serving: impl Fn(Row) -> anyhow
         outcome.samples.push(series);
     }
     let bound = add_bound(outcome, block, &base)?;
+    judge(outcome, block, &means, bound);
+    Ok(())
+}
+
+/// Sets what each policy's pages take (`means`: its name, the mean time, and what pages save on average) beside its targets.
+fn judge(outcome: &mut Outcome, block: &Block, means: &[(&'static str, Option<f64>, f64)], bound: Option<f64>) {
+    let name = &block.cell.name;
     let lost = |arm: &str| block.series(arm).map_or(0, |s| s.failed());
     let beyond_the_baseline = lost(OURS).saturating_sub(lost(FAT)) as f64;
     if beyond_the_baseline > 0.0 {
@@ -114,7 +121,6 @@ pub fn add(outcome: &mut Outcome, block: &Block, serving: impl Fn(Row) -> anyhow
         let most = bound.map_or(f64::INFINITY, |bound| bound - state.2);
         outcome.notes.push(bound::note(&what, ours.2 - state.2, AHEAD, most, "points"));
     }
-    Ok(())
 }
 
 /// Adds what no policy can beat; what pages save by it on average, in percent.

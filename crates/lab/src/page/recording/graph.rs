@@ -32,14 +32,7 @@ pub fn page_in_order(name: &str, exchanges: &[Exchange], root: &str, protocol: P
             Some((*place.get(plain(&to))?, i))
         })
         .collect();
-    let mut document = first;
-    // Along the redirects of the document, not round and round.
-    for _ in 0..exchanges.len() {
-        match redirect.iter().find(|(to, from)| **from == document && **to != first) {
-            Some((to, _)) => document = *to,
-            None => break,
-        }
-    }
+    let document = behind_redirects(first, &redirect, exchanges.len());
     let parent = |i: usize| -> Option<usize> {
         if i == first {
             return None;
@@ -85,9 +78,20 @@ pub fn page_in_order(name: &str, exchanges: &[Exchange], root: &str, protocol: P
     let objects: Vec<Object> = objects.collect();
     let own = hosts.first().cloned().unwrap_or_default();
     let host = |name: String| Host { own: name == own, name, leg: Duration::ZERO };
-    let main = place_of[&document];
     let hosts = hosts.into_iter().map(host).collect();
-    Some((Page { name: name.into(), site: name.into(), main, hosts, objects }, order))
+    Some((Page { name: name.into(), site: name.into(), main: place_of[&document], hosts, objects }, order))
+}
+
+/// The document behind the redirects of `first`, which each exchange that is led to names; at most `most` of them, so not round and round.
+fn behind_redirects(first: usize, redirect: &HashMap<usize, usize>, most: usize) -> usize {
+    let mut document = first;
+    for _ in 0..most {
+        match redirect.iter().find(|(to, from)| **from == document && **to != first) {
+            Some((to, _)) => document = *to,
+            None => break,
+        }
+    }
+    document
 }
 
 /// Indices in an order in which parents come first, as far as there is one.

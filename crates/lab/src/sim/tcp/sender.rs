@@ -259,29 +259,8 @@ impl Sender {
             self.sacked -= usize::from(piece.sacked);
             self.lost -= usize::from(piece.lost);
         }
-        let mut sacked = false;
-        if self.stack.sack {
-            for (from, to) in segment.sacks.into_iter().filter(|(from, to)| from < to) {
-                let first = self.pieces.partition_point(|p| p.seq < from);
-                for at in first..self.pieces.len() {
-                    let piece = &mut self.pieces[at];
-                    if piece.end() > to {
-                        break;
-                    }
-                    if piece.sacked {
-                        continue;
-                    }
-                    self.flying -= usize::from(!piece.lost);
-                    self.lost -= usize::from(piece.lost);
-                    self.sacked += 1;
-                    (piece.sacked, piece.lost) = (true, false);
-                    sacked = true;
-                    newly += 1;
-                    let copy = Piece { bytes: Vec::new(), ..*piece };
-                    self.delivered(now, &copy, &mut sample);
-                }
-            }
-        }
+        let sacked = if self.stack.sack { self.selectively(now, segment, &mut sample) } else { 0 };
+        newly += sacked;
         if let Some(rtt) = sample {
             self.rtt = self.rtt.update(rtt);
             self.shortest = self.shortest.min(rtt);
@@ -311,12 +290,37 @@ impl Sender {
         }
         if self.pieces.is_empty() {
             (self.retransmit_at, self.probe_at, self.reorder_at) = (None, None, None);
-        } else if advanced || sacked {
+        } else if advanced || sacked > 0 {
             if advanced {
                 self.retransmit_at = Some(now + self.timeout_after());
             }
             self.arm_probe(now);
         }
+    }
+
+    /// Marks what has arrived beyond a gap (RFC 2018); how many pieces are new among it.
+    fn selectively(&mut self, now: Instant, segment: &Segment, sample: &mut Option<Duration>) -> usize {
+        let mut newly = 0;
+        for (from, to) in segment.sacks.into_iter().filter(|(from, to)| from < to) {
+            let first = self.pieces.partition_point(|p| p.seq < from);
+            for at in first..self.pieces.len() {
+                let piece = &mut self.pieces[at];
+                if piece.end() > to {
+                    break;
+                }
+                if piece.sacked {
+                    continue;
+                }
+                self.flying -= usize::from(!piece.lost);
+                self.lost -= usize::from(piece.lost);
+                self.sacked += 1;
+                (piece.sacked, piece.lost) = (true, false);
+                newly += 1;
+                let copy = Piece { bytes: Vec::new(), ..*piece };
+                self.delivered(now, &copy, sample);
+            }
+        }
+        newly
     }
 
     /// A piece has arrived: round trips (Karn: of what was sent once; the oldest of those that one acknowledgement names) and

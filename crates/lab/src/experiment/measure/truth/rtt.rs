@@ -75,16 +75,7 @@ pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, folder: &Path) -> any
         lines.len(),
         seen.len()
     );
-    // One after the other: in the order in which they were begun they are the same.
-    let mut pairs = [Vec::new(), Vec::new()];
-    for (line, trips) in lines.iter().zip(seen.values()) {
-        let least = trips.iter().copied().fold(f64::INFINITY, f64::min);
-        let both = [("least_rtt_ms", least), ("rtt_ms", smoothed(trips))];
-        for ((meter, captured), pairs) in both.into_iter().zip(&mut pairs) {
-            let told = line[meter].as_f64().with_context(|| format!("no {meter} in {line}"))?;
-            pairs.push((told, captured));
-        }
-    }
+    let pairs = pairs(&lines, &seen)?;
     for (pairs, what) in pairs.iter().zip(["least round trip", "smoothed round trip"]) {
         if arm == EBPF {
             median_off(outcome, (CONDITION, arm), what, pairs)?;
@@ -114,6 +105,21 @@ pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, folder: &Path) -> any
             .into(),
     );
     Ok(())
+}
+
+/// What is told and what was captured of each connection: its least round trips, and its smoothed ones.
+fn pairs(lines: &[Value], seen: &BTreeMap<u32, Vec<f64>>) -> anyhow::Result<[Vec<(f64, f64)>; 2]> {
+    let mut pairs = [Vec::new(), Vec::new()];
+    // One after the other: in the order in which they were begun they are the same.
+    for (line, trips) in lines.iter().zip(seen.values()) {
+        let least = trips.iter().copied().fold(f64::INFINITY, f64::min);
+        let both = [("least_rtt_ms", least), ("rtt_ms", smoothed(trips))];
+        for ((meter, captured), pairs) in both.into_iter().zip(&mut pairs) {
+            let told = line[meter].as_f64().with_context(|| format!("no {meter} in {line}"))?;
+            pairs.push((told, captured));
+        }
+    }
+    Ok(pairs)
 }
 
 /// How far what is told is from what was captured, in milliseconds both: the medians of the differences, in microseconds and in per cent,

@@ -74,13 +74,16 @@ pub fn run(cx: &Context, page: Page, outcome: &mut Outcome) -> anyhow::Result<()
             outcome.rows.push(row);
         }
     }
-    for kind in ["ideal", "tunnel"].into_iter().zip(wanted).filter_map(|(kind, wanted)| wanted.then_some(kind)) {
-        let name = format!("{kind}-{HOW}");
-        let about = format!(
-            "{}; one document of 110 KB over HTTP/1.1 and TLS 1.3, real packets, {rounds} loads an arm in turns.",
-            BASE.about
-        );
-        outcome.conditions.push(Condition { name, about });
-    }
+    let kinds = ["ideal", "tunnel"].into_iter().zip(wanted).filter_map(|(kind, wanted)| wanted.then_some(kind));
+    outcome.conditions.extend(kinds.map(|kind| condition(kind, rounds)));
     Ok(())
+}
+
+/// The condition of these loads, without a tunnel or through one.
+fn condition(kind: &str, rounds: u64) -> Condition {
+    let about = format!(
+        "{}; one document of 110 KB over HTTP/1.1 and TLS 1.3, real packets, {rounds} loads an arm in turns.",
+        BASE.about
+    );
+    Condition { name: format!("{kind}-{HOW}"), about }
 }

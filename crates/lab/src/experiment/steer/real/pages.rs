@@ -85,21 +85,13 @@ fn set<'a>(
         let content = Content::of(put, &BASE, seed, folder.path())?;
         let stages = arms.iter().map(|arm| Stage::build(&BASE, arm.way, &content, seed));
         let stages = stages.collect::<anyhow::Result<Vec<_>>>()?;
-        let mut browsers = Vec::new();
-        for (arm, stage) in arms.iter().zip(&stages) {
-            let mut command = stage.shell()?;
-            undisturbed(&mut command);
-            let profile = folder.of(&format!("{}-{}", arm.name, arm.tunnel))?;
-            let mut browser = match Chromium::start(command, &content.trust().key_hash, &profile, &[]) {
-                Err(e @ BrowserError::Missing) => {
-                    outcome.notes.push(format!("No page was loaded by a real browser: {e}"));
-                    return Ok(None);
-                }
-                other => other?,
-            };
-            browser.load(&content.url).with_context(|| format!("a first look at {} by {}", put.page.name, arm.name))?;
-            browsers.push(browser);
-        }
+        let mut browsers = match browsers(arms, &stages, &content, &folder)? {
+            Ok(browsers) => browsers,
+            Err(missing) => {
+                outcome.notes.push(format!("No page was loaded by a real browser: {missing}"));
+                return Ok(None);
+            }
+        };
         for round in 0..rounds {
             cx.progress.step((n * rounds + round) as u64, total, &format!("{}, round {round}", put.page.name));
             // In turns, the first one changing, so that a disturbance meets all.
@@ -136,6 +128,28 @@ fn set<'a>(
         }
     }
     Ok(Some(block))
+}
+
+/// A browser on each stage that has looked at the page once; why not where there is none on this host.
+fn browsers(
+    arms: &[Arm],
+    stages: &[Stage],
+    content: &Content,
+    folder: &Folder,
+) -> anyhow::Result<Result<Vec<Chromium>, BrowserError>> {
+    let mut browsers = Vec::new();
+    for (arm, stage) in arms.iter().zip(stages) {
+        let mut command = stage.shell()?;
+        undisturbed(&mut command);
+        let profile = folder.of(&format!("{}-{}", arm.name, arm.tunnel))?;
+        let mut browser = match Chromium::start(command, &content.trust().key_hash, &profile, &[]) {
+            Err(missing @ BrowserError::Missing) => return Ok(Err(missing)),
+            other => other?,
+        };
+        browser.load(&content.url).with_context(|| format!("a first look at {} by {}", content.url, arm.name))?;
+        browsers.push(browser);
+    }
+    Ok(Ok(browsers))
 }
 
 fn tell(
