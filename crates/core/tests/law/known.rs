@@ -9,9 +9,9 @@ use super::judge::Law;
 ///   addresses than bare, each but the last with 250 ms.
 /// - `InTime`: 51 ms where 50 are allowed; a refusal that is held back until the other family has been answered; servers that contradict
 ///   each other.
-/// - `OneSynASecond`, a third each: programs that do not wait, and bring a socket of AF_INET while one of AF_INET6 to the same address is on
-///   its way; an address that has failed and is tried again beside one that has no route; what a server has reset before its program came, or
-///   a move of the host. `simultaneous` by design.
+/// - `OneSynASecond`: a third are programs that do not wait, and bring a socket of AF_INET while one of AF_INET6 to the same address is on
+///   its way; eight are an address that has refused and is tried again for a family without a route; seven a connection opened ahead beside
+///   another; three one that the server has reset before its program came. `simultaneous` by design.
 /// - `Hints`: one world.
 /// - `ToldBoth`: programs that say no port and come again: the first address that has answered before is returned at once.
 ///
