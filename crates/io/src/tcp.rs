@@ -1,10 +1,13 @@
 //! Connection attempts: non-blocking TCP sockets, of the domain that the program's socket has.
 
+use crate::sys::socket_option::{self, Value};
 use crate::sys::tcp_info::tcp_info;
 use headstart_core::path::Family;
 use headstart_core::time::Duration;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, connect, ipproto, recv, socket_with, sockopt};
+use rustix::net::{
+    AddressFamily, RecvFlags, SocketFlags, SocketType, connect, getpeername, ipproto, recv, socket_with, sockopt,
+};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -52,6 +55,18 @@ pub fn outcome_for_bystanders(socket: impl AsFd, elapsed: Duration) -> Result<Du
     }
 }
 
+/// Gives a program whose socket is of `domain` a connection of that kind: one of AF_INET6 to an IPv4 address becomes one of AF_INET in all
+/// respects (IPV6_ADDRFORM, ipv6(7)). False if it had to and the kernel does not do that. What is on its way stays as it is.
+pub fn take_on(domain: Family, socket: impl AsFd) -> bool {
+    let peer = getpeername(&socket).ok().flatten().and_then(|name| SocketAddr::try_from(name).ok());
+    let mapped = peer.is_some_and(|to| matches!(to.ip(), IpAddr::V6(to) if to.to_ipv4_mapped().is_some()));
+    let become_v4 = || {
+        let option = (libc::IPPROTO_IPV6, libc::IPV6_ADDRFORM);
+        socket_option::set(&socket, option, &Value::of_int(libc::AF_INET))
+    };
+    domain == Family::V6 || !mapped || become_v4()
+}
+
 /// How long ago the peer closed a connection on which it sent no data; zero if the kernel does not report it, as after a reset.
 pub fn closed_ago(socket: impl AsFd) -> Duration {
     /// TCP_CLOSE_WAIT of net/tcp_states.h: the last that came was the other side's FIN.
@@ -92,6 +107,7 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::poll::{Interest, Poll};
+    use std::io::Write;
     use std::net::TcpListener;
 
     fn finish(socket: &OwnedFd) -> Result<Duration, Errno> {
@@ -113,6 +129,26 @@ mod tests {
             let again = connect(&socket, &rustix::net::getpeername(&socket).unwrap().unwrap());
             assert_eq!(again, Err(Errno::ISCONN), "as after a blocking connect");
         }
+    }
+
+    #[test]
+    fn a_connection_takes_on_the_kind_of_the_socket_that_it_is_put_in_the_place_of() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let family = |socket: &OwnedFd| sockopt::socket_domain(socket).unwrap();
+        let mapped = begin(to, Family::V6).unwrap();
+        finish(&mapped).unwrap();
+        assert!(take_on(Family::V6, &mapped) && family(&mapped) == AddressFamily::INET6, "as it was");
+        assert!(take_on(Family::V4, &mapped) && family(&mapped) == AddressFamily::INET);
+        let peer = getpeername(&mapped).unwrap().unwrap();
+        assert_eq!(SocketAddr::try_from(peer).unwrap(), to, "not as an address of IPv6");
+        let (mut theirs, _) = listener.accept().unwrap();
+        theirs.write_all(b"x").unwrap();
+        let mut poll = Poll::new().unwrap();
+        poll.add(&mapped, 0, Interest::Read).unwrap();
+        poll.wait(&Clock::new(), None, &mut Vec::new()).unwrap();
+        assert!(is_good(&mapped));
+        assert_eq!(recv(&mapped, &mut [0; 2][..], RecvFlags::empty()).unwrap().1, 1);
     }
 
     #[test]

@@ -319,7 +319,7 @@ impl Job {
         };
         let serves = |a: &Attempt| match &self.claim {
             Some(waiting) => !self.is_unfit(a, &waiting.claim),
-            None => a.given || self.own_domain_for(a.addr).is_none_or(|domain| domain == a.domain),
+            None => a.given || self.own_domain_for(a.addr).is_none_or(|domain| may_become(a, domain)),
         };
         ask(&View {
             now,
@@ -477,12 +477,19 @@ impl Job {
     /// Whether this attempt goes where `claim` could go, by a socket that cannot take the place of the program's.
     pub fn is_unfit(&self, attempt: &Attempt, claim: &Claim) -> bool {
         let under_way = matches!(attempt.state, State::InFlight | State::Ready { .. }) && !attempt.given;
-        under_way && domain_for(attempt.addr, claim).is_some_and(|domain| domain != attempt.domain)
+        under_way && domain_for(attempt.addr, claim).is_some() && !self.can_serve(attempt, claim)
     }
 
-    /// Whether this attempt's socket can be exchanged for that of `claim`.
+    /// Whether this attempt's socket can be exchanged for that of `claim`; or will be, once it is connected, if that waits.
     pub fn can_serve(&self, attempt: &Attempt, claim: &Claim) -> bool {
-        !attempt.given && domain_for(attempt.addr, claim) == Some(attempt.domain)
+        let is_it = |domain| domain == attempt.domain;
+        let becomes = |domain| may_become(attempt, domain) && (!claim.nonblocking || attempt.ready_at().is_some());
+        !attempt.given && domain_for(attempt.addr, claim).is_some_and(|domain| is_it(domain) || becomes(domain))
+    }
+
+    /// Whether an attempt to `addr` has failed within the second.
+    pub fn has_just_failed(&self, now: Instant, addr: IpAddr) -> bool {
+        self.attempts.iter().any(|a| a.addr == addr && a.has_just_failed(now))
     }
 
     /// When a port is guessed: one family has addresses, and the other has not been answered within the Resolution Delay.
@@ -562,6 +569,12 @@ fn translated(addr: IpAddr, prefix: Prefix) -> IpAddr {
         IpAddr::V4(v4) => prefix.embed(v4).map_or(addr, IpAddr::V6),
         IpAddr::V6(_) => addr,
     }
+}
+
+/// Whether the socket of `attempt` is of `domain`, or can be made so once it is connected: one of AF_INET6 to an IPv4 address
+/// becomes one of AF_INET in all respects (IPV6_ADDRFORM, ipv6(7)).
+fn may_become(attempt: &Attempt, domain: Family) -> bool {
+    attempt.domain == domain || attempt.addr.is_ipv4() && domain == Family::V4
 }
 
 /// The domain of a socket to `addr` that `claim` could use, if there is one.

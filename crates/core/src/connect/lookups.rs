@@ -80,6 +80,8 @@ pub(super) struct Open {
     timed: usize,
     /// When the next is due.
     due: Instant,
+    /// A program that takes the first answer of several servers has had a denial.
+    denied: bool,
     /// Servers that programs have asked themselves, and when, unless the answer has been passed on.
     theirs: Vec<(u32, Option<Instant>)>,
 }
@@ -120,6 +122,16 @@ impl Open {
     pub fn was_answered_at_once(&self, server: u32) -> bool {
         let refused = self.nos.contains(&(server, LookupResult::Refused));
         self.asked_of.iter().any(|asked| asked.server == server && asked.replied && !asked.repeated) && !refused
+    }
+
+    /// A program that asks several servers has been told a denial.
+    pub fn was_denied(&mut self) {
+        self.denied = true;
+    }
+
+    /// Whether what comes now is none of a program's: it has taken the denial that came first, and would the next time.
+    pub fn is_settled(&self) -> bool {
+        self.denied
     }
 
     /// Whether programs have asked more than one server for it.
@@ -244,6 +256,7 @@ impl Lookups {
                 decided_at_once: false,
                 timed: 0,
                 due: now + RETRY_AFTER[0],
+                denied: false,
                 theirs: Vec::new(),
             },
         );

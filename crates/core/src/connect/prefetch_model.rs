@@ -10,6 +10,7 @@
 //!
 //! What never happens here: a name of one program is never expected of another.
 
+mod bursts;
 mod record;
 
 use super::AppId;
@@ -269,34 +270,6 @@ impl PrefetchModel {
         if launch.recent.len() > MAX_NAMES {
             launch.recent.pop_front();
         }
-    }
-
-    /// A program goes to a port of a name.
-    pub fn connected(&mut self, now: Instant, account: u32, app: &AppId, name: &Arc<str>, port: u16) {
-        let Some(launch) = self.launches.get_mut(&(account, AppId::clone(app))) else { return };
-        let Some(known) = self.programs.get_mut(app).and_then(|p| p.names.get_mut(name)) else { return };
-        if launch.leaves_out(name) || !known.ports.contains_key(&port) && known.ports.len() >= MAX_PORTS {
-            return;
-        }
-        let known = known.ports.entry(port).or_default();
-        let burst = launch.bursts.entry((Arc::clone(name), port)).or_default();
-        if burst.connections > 0 && now - burst.first > SIDE_BY_SIDE {
-            known.burst_ended(burst);
-            known.came_again(now - burst.last);
-            *burst = Burst::default();
-        }
-        if burst.connections == 0 {
-            burst.first = now;
-        }
-        burst.last = now;
-        burst.connections += 1;
-    }
-
-    /// Connections opened side by side to this port in the burst that goes on.
-    pub fn in_burst(&self, now: Instant, account: u32, app: &AppId, name: &Arc<str>, port: u16) -> u32 {
-        let launch = self.launches.get(&(account, AppId::clone(app)));
-        let burst = launch.and_then(|l| l.bursts.get(&(Arc::clone(name), port)));
-        burst.filter(|b| now - b.first <= SIDE_BY_SIDE).map_or(0, |b| b.connections)
     }
 
     /// Whether this launch has asked for the name.
@@ -577,6 +550,9 @@ impl Name {
 
 impl Port {
     fn burst_ended(&mut self, burst: &Burst) {
+        if burst.connections == 0 {
+            return;
+        }
         let sample = burst.connections as f32;
         self.parallel = if self.parallel == 0.0 { sample } else { mean(self.parallel, sample, WINDOW) };
     }

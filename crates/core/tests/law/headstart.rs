@@ -26,13 +26,14 @@ const TTL: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 enum Pending {
     Resolve(Call),
-    Claim { call: Call, to: IpAddr },
+    Claim { call: Call, to: IpAddr, domain: Family },
     Ask { call: Call, socket: u64, server: usize, record: RecordType },
 }
 
 /// A socket of the supervisor's, or one of a program's that it watches.
 #[derive(Debug)]
 struct Attempt {
+    domain: Family,
     result: Result<(), i32>,
     began: Instant,
     ends: Instant,
@@ -185,9 +186,9 @@ impl Supervisor {
                     }
                 }
                 Output::Forget(QueryId(id)) => sim.cancel(|e| matches!(e, Event::Lookup(q, ..) if *q == id)),
-                Output::Connect { id, to, .. } => {
+                Output::Connect { id, to, domain } => {
                     self.touched.insert(to.ip());
-                    self.begin(sim, id, to, None);
+                    self.begin(sim, id, to, (domain, None));
                 }
                 Output::Watch(id) => {
                     if let Some(at) = self.attempts.get(&id.0).and_then(|a| a.resets) {
@@ -198,18 +199,18 @@ impl Supervisor {
                 Output::Answer(request, resolved) => self.answer(sim, request, resolved),
                 Output::Answered(request, answered) => self.answered(sim, request, answered),
                 Output::Fail(request, errno) => {
-                    if let Some((call, _)) = self.claimed(request) {
+                    if let Some((call, ..)) = self.claimed(request) {
                         sim.end(call, Outcome::Tcp(Err(errno)));
                     }
                 }
                 Output::Pass(request, _) => match self.pending.remove(&number(request)) {
-                    Some(Pending::Claim { call, to }) => sim.dial_for(call, to),
+                    Some(Pending::Claim { call, to, .. }) => sim.dial_for(call, to),
                     Some(Pending::Resolve(call)) => sim.end(call, Outcome::Passed),
                     _ => {}
                 },
                 Output::Begin { request, attempt } => {
-                    if let Some((call, to)) = self.claimed(request) {
-                        self.begin(sim, attempt, (to, PORT).into(), Some(call));
+                    if let Some((call, to, domain)) = self.claimed(request) {
+                        self.begin(sim, attempt, (to, PORT).into(), (domain, Some(call)));
                     }
                 }
                 Output::HandOver { request, attempt, connected } => self.hand_over(sim, request, attempt, connected),
@@ -224,9 +225,9 @@ impl Supervisor {
         }
     }
 
-    fn claimed(&mut self, request: RequestId) -> Option<(Call, IpAddr)> {
+    fn claimed(&mut self, request: RequestId) -> Option<(Call, IpAddr, Family)> {
         match self.pending.remove(&number(request))? {
-            Pending::Claim { call, to } => Some((call, to)),
+            Pending::Claim { call, to, domain } => Some((call, to, domain)),
             other => {
                 self.pending.insert(number(request), other);
                 None
@@ -234,7 +235,7 @@ impl Supervisor {
         }
     }
 
-    fn begin(&mut self, sim: &mut Sim, id: AttemptId, to: SocketAddr, call: Option<Call>) {
+    fn begin(&mut self, sim: &mut Sim, id: AttemptId, to: SocketAddr, (domain, call): (Family, Option<Call>)) {
         let (after, result) = sim.dial(to.ip(), to.port());
         let to = to.ip();
         let ends = sim.now + after;
@@ -242,7 +243,7 @@ impl Supervisor {
             Fate::Resets(_, after) => Some(ends + ms(after)),
             _ => None,
         };
-        self.attempts.insert(id.0, Attempt { result, began: sim.now, ends, call, resets });
+        self.attempts.insert(id.0, Attempt { domain, result, began: sim.now, ends, call, resets });
         match (after.is_zero(), result) {
             // The system call says so.
             (true, Err(errno)) => {
@@ -265,7 +266,12 @@ impl Supervisor {
     }
 
     fn hand_over(&mut self, sim: &mut Sim, request: RequestId, id: AttemptId, connected: bool) {
-        let Some((call, to)) = self.claimed(request) else { return };
+        let Some((call, to, domain)) = self.claimed(request) else { return };
+        if let Some(attempt) = self.attempts.get(&id.0) {
+            // What is connected becomes a socket of AF_INET (IPV6_ADDRFORM), or has all that one has but its name (0056).
+            let becomes = connected && domain == Family::V4;
+            assert!(attempt.domain == domain || becomes, "{attempt:?} in the place of a socket of {domain:?}");
+        }
         if !connected {
             if let Some(attempt) = self.attempts.get_mut(&id.0) {
                 attempt.call = Some(call);
@@ -390,7 +396,7 @@ impl Os {
         let knows = sim.supervisor.as_ref().is_some_and(|s| s.known.contains(&to));
         if knows {
             Supervisor::with(&mut sim, |supervisor, sim| {
-                let request = supervisor.request(sim, Pending::Claim { call, to });
+                let request = supervisor.request(sim, Pending::Claim { call, to, domain });
                 let claim = Claim {
                     app: supervisor.app.clone(),
                     to: (to, PORT).into(),

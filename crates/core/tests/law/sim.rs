@@ -203,7 +203,7 @@ impl Sim {
         if !(if to.is_ipv4() { routes.0 } else { routes.1 }) {
             return (Duration::ZERO, Err(ENETUNREACH));
         }
-        let guessed = !self.has_gone && !self.world.port;
+        let guessed = !self.has_gone && !self.world.says_port();
         note(self.now, &("SYN", to, port, self.fate(to)));
         self.syns.push(Syn { at: self.now, to, port, visit: self.visit, moved: self.moved, guessed });
         let (after, result) = match self.fate(to) {

@@ -400,3 +400,40 @@ fn addresses_of_a_family_without_a_route_do_not_speak_for_the_other() {
     };
     keeps_only(BOTH, &World { v6: vec![Fate::Loses(1, 1)], ..world });
 }
+
+#[test]
+fn a_socket_of_ipv6_to_an_ipv4_address_serves_a_program_that_brings_one_of_ipv4() {
+    // Begun for a socket of the other kind, and still on its way when the program comes: it becomes one of AF_INET.
+    let servers = vec![server(says(1), None), server(says(1), says(1))];
+    let world = World { servers, v4: vec![Fate::Alive(1000)], v6: vec![Fate::Silent], ..world() };
+    keeps_only(&[Law::OneSynASecond], &world);
+}
+
+#[test]
+fn what_has_just_failed_is_told_to_a_program_that_does_not_wait() {
+    for v6 in [Fate::Refuses(1), Fate::Unreachable(0)] {
+        for client in [Client::Limited(300), Client::Curl] {
+            let world = World { client, port: true, servers: vec![server(says(39), says(1))], ..world() };
+            keeps_only(
+                &[Law::OneSynASecond, Law::InTime],
+                &World { v6: vec![v6], v4: vec![Fate::Alive(174)], ..world },
+            );
+        }
+    }
+}
+
+#[test]
+fn an_attempt_in_the_place_of_one_that_has_failed_is_none_beside_it() {
+    let thrice = World { visits: 3, ahead: true, ..world() };
+    keeps_only(&[Law::OneSynASecond], &World { v4: vec![Fate::Refuses(1)], routes: (true, false), ..thrice.clone() });
+    let world = World { v6: vec![Fate::Unreachable(0)], servers: vec![server(says(1), says(60))], ..thrice };
+    keeps_only(&[Law::OneSynASecond], &World { v4: vec![Fate::Alive(9)], port: true, ..world });
+}
+
+#[test]
+fn a_denial_that_came_first_comes_first_again_where_all_servers_are_asked() {
+    let world = World { v6: vec![Fate::Alive(53)], visits: 2, ..world() };
+    let late = |servers| World { client: Client::Musl, front: Front::Filter, servers, ..world.clone() };
+    keeps_only(BOTH, &late(vec![server(says(1), says(23)), server(None, no(Says::NoData))]));
+    keeps_only(BOTH, &late(vec![server(None, no(Says::NoData)), server(says(1), says(1))]));
+}

@@ -133,6 +133,11 @@ impl World {
         (0..n).map(|n| address(family, n)).collect()
     }
 
+    /// Whether headstart hears of a port before the program goes there: a question over DNS has none.
+    pub fn says_port(&self) -> bool {
+        self.port && self.front != Front::Filter
+    }
+
     /// Whether every address refuses at once and every lookup is answered: a race can gain nothing.
     pub fn all_refuse(&self) -> bool {
         let refuse = |list: &[Fate]| list.iter().all(|f| matches!(f, Fate::Refuses(_)));

@@ -7,6 +7,7 @@ use super::stub::Stub;
 use super::token::{CALLER, LISTENER, of_run, split};
 use crate::poll::Interest;
 use crate::sys::netns;
+use crate::tcp;
 use headstart_core::connect::{Claim, Input, RequestId, Resolve, Resolved, Want};
 use headstart_core::path::Family;
 use headstart_core::time::Instant;
@@ -32,8 +33,8 @@ struct Caller {
     socket: OwnedFd,
     /// The name it asked for, if it did.
     name: Option<String>,
-    /// The address it wants to connect to, if it does.
-    to: Option<IpAddr>,
+    /// The address it wants to connect to, if it does, and the domain of its socket.
+    to: Option<(IpAddr, Family)>,
     /// Its question has been read.
     asked: bool,
     since: Instant,
@@ -164,7 +165,7 @@ impl Preload {
                 engine.feed(Input::Resolve(id, Resolve { app: app.into(), name, want, port }));
             }
             Request::Connect { app, to, domain, nonblocking, accepts_mapped } => {
-                caller.to = Some(to.ip());
+                caller.to = Some((to.ip(), domain));
                 engine.feed(Input::Claim(
                     id,
                     Claim { app: app.into(), to, domain, nonblocking, accepts_mapped, rescuable: None },
@@ -246,17 +247,20 @@ impl Front for Preload {
     fn tell(&mut self, engine: &mut Engine, n: u64, told: Notice) {
         match told {
             Notice::Answer(resolved) => self.answer(engine, n, resolved),
-            Notice::HandOver { attempt, connected } => match engine.hand_over(attempt, connected) {
-                Some(socket) => self.reply(n, &Reply::HandOver { connected }, Some(socket.as_fd())),
-                None => {
-                    let to = self.callers.get(&n).and_then(|caller| caller.to);
-                    self.reply(n, &Reply::Pass(Pass::NothingReady), None);
-                    if let Some(to) = to {
-                        let (request, reason) = (RequestId(CALLER | n), Pass::NothingReady);
-                        engine.feed(Input::NotTaken { request, to, connected, reason });
+            Notice::HandOver { attempt, connected } => {
+                let wanted = self.callers.get(&n).and_then(|caller| caller.to);
+                let suits = |socket: &OwnedFd| wanted.is_none_or(|(_, domain)| tcp::take_on(domain, socket));
+                match engine.hand_over(attempt, connected).filter(suits) {
+                    Some(socket) => self.reply(n, &Reply::HandOver { connected }, Some(socket.as_fd())),
+                    None => {
+                        self.reply(n, &Reply::Pass(Pass::NothingReady), None);
+                        if let Some((to, _)) = wanted {
+                            let (request, reason) = (RequestId(CALLER | n), Pass::NothingReady);
+                            engine.feed(Input::NotTaken { request, to, connected, reason });
+                        }
                     }
                 }
-            },
+            }
             Notice::Fail(errno) => self.reply(n, &Reply::Failed(errno), None),
             // Claims by the library cannot be rescued.
             Notice::Answered(_) | Notice::Begin(_) | Notice::Rescue { .. } => {}

@@ -178,7 +178,12 @@ impl Connector {
         }
         if !told.is_empty() {
             let count = self.lookups.servers.count();
-            self.lookups.get_mut(query).into_iter().for_each(|open| open.was_passed_on(server, count));
+            if let Some(open) = self.lookups.get_mut(query) {
+                open.was_passed_on(server, count);
+                if asks_several && !is_refusal {
+                    open.was_denied();
+                }
+            }
         }
         for request in told {
             self.answer_asker(request, Answered::Reply { query, age: Duration::ZERO });

@@ -109,9 +109,11 @@ impl Connector {
         let Some(job) = open.and_then(|id| self.jobs.get_mut(&id)) else {
             return self.failures.take(now, request.account(), &claim.app, claim.to);
         };
-        // A program that waits may still be given another.
-        let alive = |a: &Attempt| matches!(a.state, State::InFlight | State::Ready { .. });
-        if !claim.nonblocking || job.attempts.iter().any(|a| job.can_serve(a, claim) && alive(a)) {
+        // A program that waits may still be given another, and one that does not what is open or known to be soon.
+        let network = self.path.current();
+        let is_soon = |a: &Attempt| network.peer(a.addr).is_some_and(|p| p.will_do(now));
+        let of_use = |a: &Attempt| a.ready_at().is_some() || a.state == State::InFlight && is_soon(a);
+        if !claim.nonblocking || job.attempts.iter().any(|a| job.can_serve(a, claim) && of_use(a)) {
             return None;
         }
         let ended = job.attempts.iter_mut().find(|a| a.addr == claim.to.ip() && a.has_just_failed(now))?;

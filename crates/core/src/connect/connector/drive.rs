@@ -175,11 +175,13 @@ impl Connector {
         let list = self.in_order(now, job, faster);
         let pending = job.want.includes(Family::V6) && !job.v6.is_complete() && self.race.waits_for_both();
         // The addresses that it got stay valid, even where another address would be the first by now.
-        let expected = if pending { Some(Family::V6) } else { list.first().copied().map(Family::of) };
+        // One that does not wait is told at once that an address has just failed, and goes on to the next.
+        let comes_to = |list: &[IpAddr]| list.iter().copied().find(|a| !job.has_just_failed(now, *a)).map(Family::of);
+        let expected = if pending { Some(Family::V6) } else { comes_to(&list) };
         let expected = if self.brings_ipv6(now, job) { Some(Family::V6) } else { expected };
         // A program whose sockets are all of AF_INET6 brings one of these whichever address it got first.
-        let told = job.returned.first().filter(|_| !self.mapping.contains(&job.app));
-        let head = told.copied().map(Family::of).or(expected);
+        let told = comes_to(&job.returned).filter(|_| !self.mapping.contains(&job.app));
+        let head = told.or(expected);
         // A program that races by itself goes to each family with a socket of that family.
         let head = head.filter(|_| !self.racing.contains(&job.app));
         // What is begun to learn stands in for nothing.
@@ -229,6 +231,7 @@ impl Connector {
                 self.timings.note(What::Connect, &job.app, Some(asked), "failed", now - waiting.since);
                 self.outputs.push_back(Output::Fail(waiting.request, errno));
                 self.timelines.note(now, job.number, &job.name, Event::GivenUp { errno });
+                self.prefetch_model.failed(waiting.request.account(), &job.app, &job.name, claim.to.port());
                 job.claim = None;
             }
             return;
@@ -290,6 +293,9 @@ impl Connector {
         let asked = job.attempts.iter().filter(|a| a.addr == claim.to.ip()).find_map(errno_of);
         let errno = asked.or_else(|| job.attempts.iter().rev().find_map(errno_of)).filter(|_| !job.in_want);
         let reason = if job.in_want { Pass::OutOfDescriptors } else { Pass::Unsuitable };
+        if errno.is_some() {
+            self.prefetch_model.failed(request.account(), &job.app, &job.name, claim.to.port());
+        }
         if let (Some(_), Some(port)) = (errno, job.port) {
             let others = job.attempts.iter().filter(|a| a.addr != claim.to.ip());
             for (addr, errno) in others.filter_map(|a| Some((a.addr, errno_of(a)?))) {

@@ -336,7 +336,7 @@ impl Connector {
         let other = self.decides(now, &open, outcome.0, outcome.1);
         let unsent = result == Some(LookupResult::NotSent);
         self.tell_askers(now, query, &open.question, result.is_some() && !unsent, outcome);
-        let was_silent = open.was_silent();
+        let (was_silent, is_settled) = (open.was_silent(), open.is_settled());
         let Question { app, name, record } = open.question;
         if let Some(family) = record.family().filter(|_| of_here) {
             let history = self.path.current().family_mut(family);
@@ -374,7 +374,7 @@ impl Connector {
             }
         };
         // What holds only because nothing better came is not what the next lookup is to be told.
-        if let Some((kept, ttl)) = kept.filter(|_| of_here && !is_given_up) {
+        if let Some((kept, ttl)) = kept.filter(|_| of_here && !is_given_up && !is_settled) {
             if record.family().is_some() {
                 self.prefetch_model.held_for(&app, &name, ttl);
             }
@@ -450,6 +450,10 @@ impl Connector {
             }
             if let (true, Some(own)) = (matches!(result, AttemptResult::Connected(_)), job.own_by(attempt)) {
                 self.visits.arrived(own.request.account(), &job.app, &job.name, own.claim.to);
+            }
+            if let (AttemptResult::Failed(_), Some(own)) = (result, job.own_by(attempt)) {
+                let (account, port) = (own.request.account(), own.claim.to.port());
+                self.prefetch_model.failed(account, &job.app, &job.name, port);
             }
             job.own.retain(|own| own.attempt != attempt);
             job.done |= given && matches!(result, AttemptResult::Connected(_));

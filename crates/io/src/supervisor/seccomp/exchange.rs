@@ -11,6 +11,7 @@ use super::app_socket::{AppSocket, Fresh, carry_over};
 use super::event_sets;
 use crate::sys::seccomp::{Listener, Notification};
 use crate::sys::{epoll, process};
+use crate::tcp;
 use headstart_core::wire::shim::Pass;
 use rustix::event::Timespec;
 use rustix::event::epoll::{CreateFlags, EventData, EventFlags};
@@ -27,6 +28,9 @@ pub(super) fn exchange(
     new: &OwnedFd,
 ) -> Result<(), Pass> {
     let settings = old.settings(fresh).ok_or(Pass::SocketOption)?;
+    if !tcp::take_on(old.domain, new) {
+        return Err(Pass::Unsuitable);
+    }
     if !carry_over(&settings, new) || fcntl_setfl(new, old.flags).is_err() {
         return Err(Pass::SocketOption);
     }
