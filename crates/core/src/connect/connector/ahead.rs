@@ -167,29 +167,8 @@ impl Connector {
         if self.settings.ahead.spares == 0 || name.parse::<std::net::IpAddr>().is_ok() {
             return;
         }
-        let Some(known) = self.prefetch_model.name(app, name) else { return };
-        let want = known.records.want();
-        let mut wanted = Vec::new();
-        for (port, of_port) in &known.ports {
-            let host = Host { app: Arc::clone(app), name: Arc::clone(name), port: *port };
-            let of_port = pool::borne(of_port, self.pool.borne(now, &host));
-            let terms = pool::terms(*port, &of_port);
-            // Of the launches in which the name was asked for, some had a connection.
-            let goes = if known.share > 0.0 { (of_port.share / known.share).min(1.0) } else { 0.0 };
-            let (chance, at_most) = match because {
-                Because::ItIsTime => {
-                    (of_port.share * pool::when(known.after, known.spread, terms.of_use()).1, usize::MAX)
-                }
-                Because::ItFollows(_) if self.prefetch_model.still_uses(now, account, app, name, *port) => continue,
-                Because::ItFollows(asked) => (asked * goes, usize::MAX),
-                Because::Beside(to_come) => (1.0, to_come),
-            };
-            match self.pool.wanted(now, &host, &of_port, chance) {
-                Ok(most) => wanted.push((host, most.min(at_most), terms)),
-                Err(why) => self.fates.note(account, &host, why),
-            }
-        }
-        for (host, most, terms) in wanted {
+        let Some(want) = self.prefetch_model.name(app, name).map(|known| known.records.want()) else { return };
+        for (host, most, terms) in self.wanted_ahead(now, account, app, name, because) {
             let is_under_way = |j: &Job| {
                 j.app == *app
                     && j.account == account
@@ -228,6 +207,39 @@ impl Connector {
                 self.start(now, job);
             }
         }
+    }
+
+    /// Where the program goes with `name` that is worth opening ahead: how many at most, and on which terms.
+    fn wanted_ahead(
+        &mut self,
+        now: Instant,
+        account: u32,
+        app: &AppId,
+        name: &Arc<str>,
+        because: Because,
+    ) -> Vec<(Host, usize, Terms)> {
+        let mut wanted = Vec::new();
+        let Some(known) = self.prefetch_model.name(app, name) else { return wanted };
+        for (port, of_port) in &known.ports {
+            let host = Host { app: Arc::clone(app), name: Arc::clone(name), port: *port };
+            let of_port = pool::borne(of_port, self.pool.borne(now, &host));
+            let terms = pool::terms(*port, &of_port);
+            // Of the launches in which the name was asked for, some had a connection.
+            let goes = if known.share > 0.0 { (of_port.share / known.share).min(1.0) } else { 0.0 };
+            let (chance, at_most) = match because {
+                Because::ItIsTime => {
+                    (of_port.share * pool::when(known.after, known.spread, terms.of_use()).1, usize::MAX)
+                }
+                Because::ItFollows(_) if self.prefetch_model.still_uses(now, account, app, name, *port) => continue,
+                Because::ItFollows(asked) => (asked * goes, usize::MAX),
+                Because::Beside(to_come) => (1.0, to_come),
+            };
+            match self.pool.wanted(now, &host, &of_port, chance) {
+                Ok(most) => wanted.push((host, most.min(at_most), terms)),
+                Err(why) => self.fates.note(account, &host, why),
+            }
+        }
+        wanted
     }
 
     /// Lets a program that asks for a name have the job of a spare connection, if there is one that fits.

@@ -18,10 +18,45 @@ impl Connector {
         self.note_where_it_goes(&claim);
         self.note_its_sockets(&claim);
         self.know_port(now, request, &claim);
+        let open = self.open_for(now, request, &claim);
+        let (account, app, port) = (request.account(), Arc::clone(&claim.app), claim.to.port());
+        if let Some(job) = open.and_then(|id| self.jobs.get(&id)).filter(|job| !is_ready(job, &claim)) {
+            let (host, under_way) = (host(&claim, &job.name), job.spare.is_some());
+            self.count_miss(now, account, &host, under_way);
+        }
+        let nonblocking = claim.nonblocking;
+        if let Some(errno) = self.has_just_failed(now, request, &claim, open) {
+            self.tally.of(account).failed += 1;
+            return self.outputs.push_back(Output::Fail(request, errno));
+        }
+        if self.is_chosen(account, &claim) {
+            return self.pass(request, Pass::Chosen);
+        }
+        let Some(id) = open else { return self.claim_anew(now, request, claim) };
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let name = Arc::clone(&job.name);
+        if nonblocking && job.port.is_none() && !(claim.rescuable.is_some() && job.has_alternative(&claim)) {
+            self.pass(request, Pass::NothingReady);
+            return self.connected(now, account, &app, &name, port);
+        }
+        job.port = Some(claim.to.port());
+        job.races_itself |= nonblocking;
+        self.timelines.note(now, id, &job.name, wanted(&claim));
+        job.claim = Some(Waiting { request, claim, since: now });
+        if let Some(mut job) = self.jobs.remove(&id) {
+            self.begin_for(now, &mut job);
+            self.jobs.insert(id, job);
+        }
+        self.drive(now, id);
+        self.leave(now, id, request);
+        self.connected(now, account, &app, &name, port);
+    }
+
+    /// The job that a claim is for: of those where the port is known, connections may be under way, or complete.
+    fn open_for(&self, now: Instant, request: RequestId, claim: &Claim) -> Option<u64> {
         let addr = claim.to.ip();
-        let model = &self.prefetch_model;
         let may_wait = |j: &Job| {
-            let known = model.name(&j.app, &j.name).and_then(|n| n.ports.get(&claim.to.port()));
+            let known = self.prefetch_model.name(&j.app, &j.name).and_then(|n| n.ports.get(&claim.to.port()));
             pool::may_wait(known, j.open_since().map_or(Duration::ZERO, |at| now - at))
         };
         // A call that waits has to be a race of its own: where one of these is won by what the program holds, the rest ends.
@@ -39,67 +74,33 @@ impl Connector {
                 // What the program holds already is its own race; another connection to the same place is another matter.
                 && (j.own.is_empty() || claim.nonblocking && j.own.iter().all(|own| own.claim.to != claim.to))
         };
-        // Where the port is known, connections may be under way, or complete.
-        let is_ready = |j: &Job| j.attempts.iter().any(|a| a.ready_at().is_some() && j.can_serve(a, &claim));
-        let rank = |j: &Job| (j.port.is_none(), !is_ready(j));
-        let open = self.jobs.iter().filter(|(_, j)| fits(j)).min_by_key(|(_, j)| rank(j)).map(|(id, _)| *id);
+        let rank = |j: &Job| (j.port.is_none(), !is_ready(j, claim));
+        self.jobs.iter().filter(|(_, j)| fits(j)).min_by_key(|(_, j)| rank(j)).map(|(id, _)| *id)
+    }
+
+    /// A connection beyond the first of a lookup: a race of its own over what the lookup gave.
+    fn claim_anew(&mut self, now: Instant, request: RequestId, claim: Claim) {
         let (account, app, port) = (request.account(), Arc::clone(&claim.app), claim.to.port());
-        let host = |name: &Arc<str>| Host { app: Arc::clone(&claim.app), name: Arc::clone(name), port };
-        if let Some(job) = open.and_then(|id| self.jobs.get(&id)).filter(|job| !is_ready(job)) {
-            let (host, under_way) = (host(&job.name), job.spare.is_some());
-            self.count_miss(now, account, &host, under_way);
-        }
-        let nonblocking = claim.nonblocking;
-        if let Some(errno) = self.has_just_failed(now, request, &claim, open) {
-            self.tally.of(account).failed += 1;
-            return self.outputs.push_back(Output::Fail(request, errno));
-        }
-        if self.is_chosen(account, &claim) {
-            return self.pass(request, Pass::Chosen);
-        }
-        let id = match open {
-            Some(id) => id,
-            None => {
-                let Some((name, addresses)) = self.whose(now, account, &claim) else {
-                    return self.pass(request, Pass::UnknownAddress);
-                };
-                self.count_miss(now, account, &host(&name), false);
-                if nonblocking && !(claim.rescuable.is_some() && is_alternative(&claim, &addresses)) {
-                    self.pass(request, Pass::NothingReady);
-                    return self.connected(now, account, &app, &name, port);
-                }
-                // A connection beyond the first of a lookup: a race of its own over what the lookup gave.
-                let mut job = Job::new(now, Arc::clone(&claim.app), Arc::clone(&name), Want::Both, Some(port));
-                job.account = request.account();
-                job.translation = self.translation(now, &claim.app, Want::Both);
-                job.complete_locally(now, &addresses);
-                job.answered = Some(now);
-                job.returned = job.addresses();
-                self.await_answers(now, &mut job);
-                job.remembered = addresses;
-                job.races_itself = nonblocking;
-                job.claim = Some(Waiting { request, claim, since: now });
-                self.begin_for(now, &mut job);
-                let id = self.start(now, job);
-                self.leave(now, id, request);
-                return self.connected(now, account, &app, &name, port);
-            }
+        let Some((name, addresses)) = self.whose(now, account, &claim) else {
+            return self.pass(request, Pass::UnknownAddress);
         };
-        let Some(job) = self.jobs.get_mut(&id) else { return };
-        let name = Arc::clone(&job.name);
-        if nonblocking && job.port.is_none() && !(claim.rescuable.is_some() && job.has_alternative(&claim)) {
+        self.count_miss(now, account, &host(&claim, &name), false);
+        if claim.nonblocking && !(claim.rescuable.is_some() && is_alternative(&claim, &addresses)) {
             self.pass(request, Pass::NothingReady);
             return self.connected(now, account, &app, &name, port);
         }
-        job.port = Some(claim.to.port());
-        job.races_itself |= nonblocking;
-        self.timelines.note(now, id, &job.name, wanted(&claim));
+        let mut job = Job::new(now, Arc::clone(&app), Arc::clone(&name), Want::Both, Some(port));
+        job.account = account;
+        job.translation = self.translation(now, &app, Want::Both);
+        job.complete_locally(now, &addresses);
+        job.answered = Some(now);
+        job.returned = job.addresses();
+        self.await_answers(now, &mut job);
+        job.remembered = addresses;
+        job.races_itself = claim.nonblocking;
         job.claim = Some(Waiting { request, claim, since: now });
-        if let Some(mut job) = self.jobs.remove(&id) {
-            self.begin_for(now, &mut job);
-            self.jobs.insert(id, job);
-        }
-        self.drive(now, id);
+        self.begin_for(now, &mut job);
+        let id = self.start(now, job);
         self.leave(now, id, request);
         self.connected(now, account, &app, &name, port);
     }
@@ -221,4 +222,14 @@ impl Connector {
 
 pub(super) fn wanted(claim: &Claim) -> Event {
     Event::Wanted { to: claim.to.ip(), nonblocking: claim.nonblocking }
+}
+
+/// Where `claim` goes, by this name.
+fn host(claim: &Claim, name: &Arc<str>) -> Host {
+    Host { app: Arc::clone(&claim.app), name: Arc::clone(name), port: claim.to.port() }
+}
+
+/// Whether a connection of this job can be handed over at once.
+fn is_ready(job: &Job, claim: &Claim) -> bool {
+    job.attempts.iter().any(|a| a.ready_at().is_some() && job.can_serve(a, claim))
 }

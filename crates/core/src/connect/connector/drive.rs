@@ -224,17 +224,7 @@ impl Connector {
         });
         let best = best.map(|a| (a.id, a.state)).filter(|(_, state)| claim.nonblocking || *state != State::InFlight);
         let Some((attempt, state)) = best else {
-            if job.moves_on_at().is_some_and(|at| now >= at) {
-                let of_wanted = job.attempts.iter().filter(|a| a.addr == claim.to.ip());
-                let errno = of_wanted.filter_map(Attempt::errno).next().unwrap_or(ETIMEDOUT);
-                self.tally.of(waiting.request.account()).failed += 1;
-                self.timings.note(What::Connect, &job.app, Some(asked), "failed", now - waiting.since);
-                self.outputs.push_back(Output::Fail(waiting.request, errno));
-                self.timelines.note(now, job.number, &job.name, Event::GivenUp { errno });
-                self.prefetch_model.failed(waiting.request.account(), &job.app, &job.name, claim.to.port());
-                job.claim = None;
-            }
-            return;
+            return self.move_on(now, job);
         };
         let (request, since) = (waiting.request, waiting.since);
         let outcome = if state == State::InFlight { "under-way" } else { "ok" };
@@ -272,6 +262,21 @@ impl Connector {
         self.spare_ended(now, job, End::Taken);
         job.spare = None;
         job.claim = None;
+    }
+
+    /// Ends the wait of a program that goes on to its next address by now.
+    fn move_on(&mut self, now: Instant, job: &mut Job) {
+        if job.moves_on_at().is_none_or(|at| now < at) {
+            return;
+        }
+        let Some(Waiting { request, claim, since }) = job.claim.take() else { return };
+        let of_wanted = job.attempts.iter().filter(|a| a.addr == claim.to.ip());
+        let errno = of_wanted.filter_map(Attempt::errno).next().unwrap_or(ETIMEDOUT);
+        self.tally.of(request.account()).failed += 1;
+        self.timings.note(What::Connect, &job.app, Some(Family::of(claim.to.ip())), "failed", now - since);
+        self.outputs.push_back(Output::Fail(request, errno));
+        self.timelines.note(now, job.number, &job.name, Event::GivenUp { errno });
+        self.prefetch_model.failed(request.account(), &job.app, &job.name, claim.to.port());
     }
 
     /// Ends the wait of a program that gets no connection.

@@ -7,6 +7,7 @@ mod claiming;
 mod denial;
 mod drive;
 mod guessing;
+mod looked_up;
 mod place;
 mod rescue;
 mod servers;
@@ -14,11 +15,11 @@ mod translator;
 
 use super::agenda::Agenda;
 use super::asks::Asks;
-use super::cache::{Cache, Kept, Lifetime};
+use super::cache::{Cache, Lifetime};
 use super::crowd::{Crowds, MAX_UNCLAIMED};
 use super::failures::Failures;
 use super::hints::Hints;
-use super::job::{Job, Lack, Translation};
+use super::job::{Job, Translation};
 use super::lookups::{Lookups, Patience, Question};
 use super::memory::Memory;
 use super::pool::{End, Pool, Terms};
@@ -28,11 +29,9 @@ use super::prefetch_model::{Name, PrefetchModel};
 use super::race::{self, Lookup, Race, State};
 use super::service;
 use super::tally::Tallies;
-use super::timeline::{Event, Timelines, ms, record, some};
+use super::timeline::{Event, Timelines, ms, record};
 use super::visits::Visits;
-use super::{
-    AppId, AttemptId, AttemptResult, Input, LookupResult, Output, QueryId, RequestId, Resolve, Resolved, Tally, Want,
-};
+use super::{AppId, AttemptId, AttemptResult, Input, Output, QueryId, RequestId, Resolve, Resolved, Tally, Want};
 use crate::machine::{Deadline, Machine};
 use crate::path::{Family, NetworkId, Outcome, PathBook};
 use crate::time::Instant;
@@ -40,7 +39,6 @@ use crate::timing::Timings;
 use crate::wire::record::RecordType;
 use crate::wire::shim::Pass;
 use claiming::wanted;
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -302,107 +300,6 @@ impl Connector {
         }
     }
 
-    /// `result`: none if its time is over.
-    fn lookup_ended(&mut self, now: Instant, query: QueryId, result: Option<LookupResult>) {
-        let is_given_up = result.is_none();
-        self.end_lookup(now, query, result, is_given_up);
-    }
-
-    fn end_lookup(&mut self, now: Instant, query: QueryId, result: Option<LookupResult>, is_given_up: bool) {
-        if result == Some(LookupResult::NotSent) && self.lookups.get_mut(query).is_some_and(|open| open.sent > 1) {
-            // What was sent before it may still be answered.
-            return;
-        }
-        let no = result.as_ref().filter(|said| denial::is_no(said));
-        if no.is_some_and(|no| self.may_be_otherwise(now, query, no)) {
-            return;
-        }
-        let has_no = no.is_some();
-        let Some(open) = self.lookups.close(now, query) else { return };
-        let result = if has_no || result.is_none() { open.no() } else { result };
-        self.outputs.push_back(Output::Forget(query));
-        // Said of the network before: better than nothing for a program that waits, and not to be remembered on this one.
-        let of_here = self.lookups.is_of_here(query);
-        if !of_here && self.lookups.is_open(&open.question) {
-            return;
-        }
-        let outcome = (
-            matches!(&result, Some(LookupResult::Addresses(list, _)) if !list.is_empty()),
-            match result {
-                None | Some(LookupResult::Refused | LookupResult::NotSent) => false,
-                Some(_) => of_here,
-            },
-        );
-        let other = self.decides(now, &open, outcome.0, outcome.1);
-        let unsent = result == Some(LookupResult::NotSent);
-        self.tell_askers(now, query, &open.question, result.is_some() && !unsent, outcome);
-        let (was_silent, is_settled) = (open.was_silent(), open.is_settled());
-        let Question { app, name, record } = open.question;
-        if let Some(family) = record.family().filter(|_| of_here) {
-            let history = self.path.current().family_mut(family);
-            match result {
-                Some(LookupResult::NotSent) => {}
-                // Karn's rule: an answer after a retry cannot be assigned to one of the queries.
-                Some(_) => history.looked_up((open.sent == 1).then(|| now - open.asked)),
-                None if was_silent => {}
-                None => history.lookup_unanswered(),
-            }
-        }
-        if self.discovery == Some(query) {
-            self.discovered(now, result.as_ref());
-        }
-        let services = match &result {
-            Some(LookupResult::Services(services, _)) => services.clone(),
-            _ => Vec::new(),
-        };
-        let event = answer(record, result.as_ref());
-        let (lookup, lack, kept) = match result {
-            Some(LookupResult::Addresses(list, ttl)) if !list.is_empty() => {
-                (Lookup::Addresses(now, list.clone()), None, Some((Kept::Addresses(list), ttl)))
-            }
-            Some(LookupResult::Services(list, ttl)) if !list.is_empty() => {
-                (Lookup::Without(now), None, Some((Kept::Services(list), ttl)))
-            }
-            Some(LookupResult::Addresses(_, ttl) | LookupResult::Services(_, ttl) | LookupResult::NoData(ttl)) => {
-                (Lookup::Without(now), Some(Lack::NoData), Some((Kept::NoData, ttl)))
-            }
-            Some(LookupResult::NxDomain(ttl)) => {
-                (Lookup::Without(now), Some(Lack::NxDomain), Some((Kept::NxDomain, ttl)))
-            }
-            Some(LookupResult::Refused | LookupResult::NotSent) | None => {
-                (Lookup::Without(now), Some(Lack::Unanswered), None)
-            }
-        };
-        // What holds only because nothing better came is not what the next lookup is to be told.
-        if let Some((kept, ttl)) = kept.filter(|_| of_here && !is_given_up && !is_settled) {
-            if record.family().is_some() {
-                self.prefetch_model.held_for(&app, &name, ttl);
-            }
-            let cache = self.caches.entry(Arc::clone(&app)).or_default();
-            cache.put(now, &name, record, kept, ttl, self.settings.lifetime);
-            self.rely(now, &app, &name);
-        }
-        let waiting = |j: &Job| j.app == app && j.name == name && matches!(j.lookup(record), Lookup::Asked(_));
-        let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| waiting(j)).map(|(id, _)| *id).collect();
-        for id in ids {
-            self.timelines.note(now, id, &name, event.clone());
-            if let Some(job) = self.jobs.get_mut(&id) {
-                job.in_want |= unsent;
-                match services.is_empty() {
-                    true => job.complete(now, record, lookup.clone(), lack),
-                    false => job.complete_services(now, services.clone()),
-                }
-            }
-            self.drive(now, id);
-        }
-        if outcome.0 && of_here {
-            self.guess_for_asker(now, open.account, &Question { app, name, record });
-        }
-        if let Some(other) = other {
-            self.end_lookup(now, other, None, false);
-        }
-    }
-
     fn attempt_ended(&mut self, now: Instant, attempt: AttemptId, result: AttemptResult) {
         let found = self.jobs.iter_mut().find_map(|(id, j)| {
             let mut all = j.attempts.iter_mut().chain(&mut j.unconfirmed);
@@ -539,24 +436,6 @@ impl Machine for Connector {
         let expected = self.agenda.next().map(|at| Deadline { at, why: "a connection is expected" });
         self.jobs.values().filter_map(deadline).chain(retry).chain(release).chain(expected).min_by_key(|d| d.at)
     }
-}
-
-/// What an answer said, to be written down.
-fn answer(of: RecordType, result: Option<&LookupResult>) -> Event {
-    let (says, addresses) = match result {
-        Some(LookupResult::Addresses(list, _)) if !list.is_empty() => ("addresses", some(list)),
-        Some(LookupResult::Services(list, _)) if !list.is_empty() => {
-            ("services", some(&Kept::Services(list.clone()).addresses()))
-        }
-        Some(LookupResult::Addresses(..) | LookupResult::Services(..) | LookupResult::NoData(_)) => {
-            ("none", Vec::new())
-        }
-        Some(LookupResult::NxDomain(_)) => ("no such name", Vec::new()),
-        Some(LookupResult::Refused) => ("refused", Vec::new()),
-        Some(LookupResult::NotSent) => ("not asked", Vec::new()),
-        None => ("no answer", Vec::new()),
-    };
-    Event::Answer { record: record(of), says: Cow::Borrowed(says), addresses }
 }
 
 /// When this job wants to be looked at again.
