@@ -1,11 +1,11 @@
 //! `cargo xtask harden`: what takes too long for every change, one after the other. The daemon is killed at every step of its
 //! journal, for every column, and its record is harmed in every way; programs look for signs of the forwarder by every check and case, hostile
-//! peers try what they can, the law is played in a million worlds, the Python package is built and tried, the packages are made twice
+//! peers try what they can, other QUIC stacks fetch and are fetched from, the law is played in a million worlds, the Python package is built and tried, the packages are made twice
 //! with the same bytes, installed, upgraded and removed in a Debian of their own, campaigns lose hosts on every scheduler that is
 //! there, the C interface runs under ThreadSanitizer, and the soak.
 
 use crate::step::Step;
-use crate::{Failure, campaigns, differential, hostile, law, package, python, soak, threads};
+use crate::{Failure, campaigns, differential, hostile, interop, law, package, python, soak, threads};
 
 /// Runs the chore.
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
@@ -19,6 +19,7 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     all(&before_soak())?;
     differential::run(&[])?;
     hostile::run(&[])?;
+    interop::run(&[])?;
     python::run(&[])?;
     package::run(&["--twice".to_owned(), "--test".to_owned()])?;
     // What is not installed is skipped with a line.

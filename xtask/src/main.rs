@@ -15,6 +15,7 @@ mod docs;
 mod fuzz;
 mod harden;
 mod hostile;
+mod interop;
 mod kernels;
 mod law;
 mod markdown;
@@ -101,6 +102,14 @@ const ALL: &[Chore] = &[
         arguments: "[python] [go] [h2spec] [--via NAME] [--release]",
         summary: "CPython's and Go's own tests of sockets, bare and under `headstart run`; h2spec against `headstart serve`",
         run: conformance::run,
+    },
+    Chore {
+        group: Group::Long,
+        name: "interop",
+        arguments: "[STACK ...] [CASE ...] [--rounds N] [--program FILE]",
+        summary: "quic-go, aioquic and ngtcp2 against `headstart serve`, and `headstart get` against them, each case 50 times or N; fetches \
+                  the first two from their registries; writes docs/results/interop.md, unless stacks or cases are named",
+        run: interop::run,
     },
     Chore {
         group: Group::Long,

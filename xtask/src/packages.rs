@@ -114,6 +114,8 @@ pub const ALL: &[Package] = &[
         "compiles the programs that run in the kernel, to compare them with the committed object",
     ),
     program("llvm", "llvm-strip", "takes out of that object what only debuggers want"),
+    program("ngtcp2-client", "gtlsclient", "an unmodified client of HTTP/3"),
+    program("ngtcp2-server", "gtlsserver", "an unmodified server of HTTP/3"),
     program("tshark", "tshark", "opens the emulator's captures and checks what is in them"),
 ];
 

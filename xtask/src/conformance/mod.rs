@@ -118,7 +118,7 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     let wanted = wanted(arguments)?;
     let headstart = built(wanted.release)?;
     let flags: Vec<String> = wanted.via.iter().flat_map(|name| ["--via".to_owned(), name.clone()]).collect();
-    let scratch = Scratch::new()?;
+    let scratch = Scratch::new("conformance")?;
     let mut different = Vec::new();
     for name in names().filter(|name| wanted.suites.is_empty() || wanted.suites.iter().any(|wanted| wanted == name)) {
         match tried(name, &headstart, &flags, &scratch)? {
@@ -203,18 +203,19 @@ pub fn built(release: bool) -> Result<PathBuf, Failure> {
 }
 
 /// A folder for suites and what they leave, gone with this. Its path is short: sockets have names in it.
-struct Scratch(PathBuf);
+pub struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new() -> Result<Self, Failure> {
-        let path = std::env::temp_dir().join(format!("headstart-conformance-{}", std::process::id()));
+    /// Makes it, for this chore.
+    pub fn new(chore: &str) -> Result<Self, Failure> {
+        let path = std::env::temp_dir().join(format!("headstart-{chore}-{}", std::process::id()));
         let made = DirBuilder::new().mode(0o700).create(&path);
         made.map_err(|e| Failure::Failed(format!("making {}: {e}", path.display())))?;
         Ok(Self(path))
     }
 
     /// A folder of that name, empty.
-    fn folder(&self, name: &str) -> Result<PathBuf, Failure> {
+    pub fn folder(&self, name: &str) -> Result<PathBuf, Failure> {
         let path = self.0.join(name);
         let emptied = if path.exists() { fs::remove_dir_all(&path) } else { Ok(()) };
         let made = emptied.and_then(|()| fs::create_dir(&path));
@@ -261,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_folder_is_empty_each_time_and_gone_in_the_end() {
-        let scratch = Scratch::new().unwrap();
+        let scratch = Scratch::new("conformance").unwrap();
         let folder = scratch.folder("run").unwrap();
         fs::write(folder.join("left"), "").unwrap();
         assert_eq!(fs::read_dir(scratch.folder("run").unwrap()).unwrap().count(), 0);

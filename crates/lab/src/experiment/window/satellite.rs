@@ -1,8 +1,9 @@
 //! `window-satellite`: 50 Mbit/s and 600 ms, where slow start takes seconds: the case that RFC 9959 was written for.
 //!
 //! A transfer of 1 MB cannot show what such a path carries (3.75 MB a round trip): a server that has only seen those remembers
-//! less than half a megabyte of it. So there are two conditions: `satellite`, whose history is of transfers like the
-//! one that counts, and `satellite-known`, whose history is of 10 MB.
+//! less than half a megabyte of it. So there are three conditions: `satellite`, whose history is of transfers like the
+//! one that counts, `satellite-known`, whose history is of 10 MB, and `satellite-small`, where 5 MB follow transfers of 1 MB
+//! (docs/decisions/0118).
 
 use super::rows::{self, Metric};
 use super::trial::Cell;
@@ -17,7 +18,7 @@ pub const ENTRY: Entry = Entry {
     name: "window-satellite",
     shows: "Over a geostationary satellite, careful resume sends 1 MB in less than half the time",
     claims: &[],
-    conditions: &["satellite", "satellite-known"],
+    conditions: &["satellite", "satellite-small", "satellite-known"],
     speeds: Speeds::Both,
     run,
 };
@@ -49,7 +50,12 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     };
     outcome.notes.push(BOUND.to_owned());
     let trials = |_: &Cell| if cx.quick { 1 } else { 50 };
-    let cells = [cell("satellite", MB, MB), cell("satellite", 10 * MB, 10 * MB), cell("satellite-known", MB, 10 * MB)];
+    let cells = [
+        cell("satellite", MB, MB),
+        cell("satellite-small", 5 * MB, MB),
+        cell("satellite", 10 * MB, 10 * MB),
+        cell("satellite-known", MB, 10 * MB),
+    ];
     play_all(cx, &mut outcome, &cells, trials, |outcome, cell, arms| {
         rows::add(outcome, cell, arms, &[Metric::Time, Metric::Drops], |row, _| Ok(row))?;
         if cell.bytes == MB {

@@ -81,6 +81,14 @@ fn over_a_satellite_careful_resume_saves_seconds() {
 }
 
 #[test]
+fn what_small_transfers_have_shown_of_a_satellite_saves_a_quarter_at_least_and_no_half() {
+    let outcome = quick(&satellite::ENTRY, &["satellite-small"]);
+    let row = row(&outcome, "satellite-small", "latency of 5 MB", CAREFUL);
+    let ratio = row.ratio.unwrap();
+    assert!((0.61..0.75).contains(&ratio), "{row:?}");
+}
+
+#[test]
 fn beside_other_flows_the_harm_stands_beside_the_gain() {
     let outcome = quick(&dumbbell::ENTRY, &["good-1"]);
     let background = row(&outcome, "good-1", "goodput of others", CAREFUL);

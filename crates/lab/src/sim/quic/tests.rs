@@ -99,6 +99,24 @@ fn a_jump_is_paced_by_the_round_trip_that_is_and_leaves_in_bursts_of_ten_packets
 }
 
 #[test]
+fn a_jump_is_half_of_what_a_transfer_has_in_one_round_trip() {
+    // Over a satellite a megabyte takes rounds of 12 kB, J, 2 J and the rest, whatever the path could carry (3.75 MB).
+    let satellite = Path { rate: 50 * MB, rtt: Duration::from_millis(600), ..path() };
+    let mut all = stage("careful-resume", &satellite, 1);
+    for _ in 0..6 {
+        all.stage.fetch(MB, LIMIT).unwrap();
+        all.stage.run_until(all.stage.now() + Duration::from_secs(2));
+    }
+    let events = all.events.lock().unwrap();
+    let jumps: Vec<u64> = events
+        .iter()
+        .filter(|change| change.event.new == Phase::Unvalidated)
+        .map(|change| change.event.window)
+        .collect();
+    assert!(jumps.len() == 5 && jumps.iter().all(|jump| (150_000..=MB / 3).contains(jump)), "{jumps:?}");
+}
+
+#[test]
 fn background_flows_fill_what_is_left() {
     let origin = headstart_io::clock::Clock::new().origin();
     let memory = CarefulResume::new(Store::new(Clock::new(origin, Duration::ZERO), [1; 16]));
