@@ -160,6 +160,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         "lab fleet",
         &["headstart lab fleet simulate --hosts 100 --days 7 --out fleet", "headstart lab fleet report fleet"],
     ),
+    ("lab fleet pack", &["headstart lab fleet pack /collected --to s3://bucket/telemetry --delete"]),
     ("lab fleet report", &["headstart lab fleet report fleet", "headstart lab fleet report fleet --json"]),
     ("lab fleet simulate", &["headstart lab fleet simulate --out fleet"]),
     ("lab query", &["headstart lab query 'SELECT arm, median(ratio) FROM rows GROUP BY arm' campaign"]),
@@ -178,6 +179,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("history show", &["headstart history show", "headstart history show --app curl"]),
     ("telemetry", &["headstart telemetry show"]),
     ("telemetry show", &["headstart telemetry show", "headstart telemetry show > seen.jsonl"]),
+    ("telemetry send", &["headstart telemetry send --to http://localhost:4318/v1/logs"]),
     (
         "history export",
         &["headstart history export > history.json", "headstart history export --sign site.key > host-1.history"],

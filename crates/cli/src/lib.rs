@@ -31,6 +31,7 @@ mod measure;
 mod metrics;
 mod observe;
 mod operate;
+mod otlp;
 mod output;
 mod paths;
 mod post;

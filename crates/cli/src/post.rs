@@ -1,9 +1,9 @@
-//! One POST of what was seen, to another system: a webhook, a collector of traces.
+//! One POST of what was seen, to another system: a webhook, a collector of traces or logs.
 
 use crate::exit::Usage;
 use crate::get::trust::Trust;
 use anyhow::Context as _;
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Bytes;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST};
 use hyper::{Request, StatusCode, Uri};
@@ -16,6 +16,8 @@ use tokio::net::TcpStream;
 
 /// A server that has not answered after this long has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Of an answer that is read.
+const MOST_BYTES: usize = 64 << 10;
 
 /// Where to: an http or https URL. The path of a webhook is often a secret, so messages name only its host.
 #[derive(Clone, Debug)]
@@ -57,30 +59,39 @@ impl std::fmt::Display for Target {
 
 /// Posts `body`, of media type `kind`. Any answer but 2xx is an error.
 pub fn post(to: &Target, kind: &'static str, body: impl Into<Bytes>) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (body, sent) = (body.into(), async |body| tokio::time::timeout(PATIENCE, send(to, kind, body)).await);
-    let status = runtime.block_on(sent(body)).unwrap_or_else(|_| anyhow::bail!("no answer within {PATIENCE:?}"));
-    let status = status.with_context(|| format!("sending to {to}"))?;
-    anyhow::ensure!(status.is_success(), "sending to {to}: the server answered {status}");
-    Ok(())
+    ask(to, kind, body.into(), false).map(drop)
 }
 
-async fn send(to: &Target, kind: &'static str, body: Bytes) -> anyhow::Result<StatusCode> {
+/// Posts `body` and gives what the answer says; nothing if that is too long or is cut: the body has arrived nevertheless.
+pub fn post_and_read(to: &Target, kind: &'static str, body: impl Into<Bytes>) -> anyhow::Result<Bytes> {
+    ask(to, kind, body.into(), true)
+}
+
+fn ask(to: &Target, kind: &'static str, body: Bytes, read: bool) -> anyhow::Result<Bytes> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let sent = async { tokio::time::timeout(PATIENCE, send(to, (kind, body), read)).await };
+    let answer = runtime.block_on(sent).unwrap_or_else(|_| anyhow::bail!("no answer within {PATIENCE:?}"));
+    let (status, said) = answer.with_context(|| format!("sending to {to}"))?;
+    anyhow::ensure!(status.is_success(), "sending to {to}: the server answered {status}");
+    Ok(said)
+}
+
+async fn send(to: &Target, what: (&'static str, Bytes), read: bool) -> anyhow::Result<(StatusCode, Bytes)> {
     let tcp = TcpStream::connect((to.host.as_str(), to.port)).await?;
     if !to.tls {
-        return exchange(to, kind, body, tcp).await;
+        return exchange(to, what, read, tcp).await;
     }
     let tls = tokio_rustls::TlsConnector::from(Arc::new(Trust::Host.configuration(&["http/1.1"], false)?));
     let name = ServerName::try_from(to.host.clone())?;
-    exchange(to, kind, body, tls.connect(name, tcp).await?).await
+    exchange(to, what, read, tls.connect(name, tcp).await?).await
 }
 
 async fn exchange(
     to: &Target,
-    kind: &'static str,
-    body: Bytes,
+    (kind, body): (&'static str, Bytes),
+    read: bool,
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-) -> anyhow::Result<StatusCode> {
+) -> anyhow::Result<(StatusCode, Bytes)> {
     let (mut requests, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);
     let request = Request::post(to.uri.path_and_query().map_or("/", |path| path.as_str()))
@@ -88,9 +99,12 @@ async fn exchange(
         .header(CONTENT_TYPE, kind)
         .header(CONTENT_LENGTH, body.len())
         .body(Full::new(body))?;
-    let status = requests.send_request(request).await?.status();
+    let answer = requests.send_request(request).await?;
+    let status = answer.status();
+    let said = async { Limited::new(answer.into_body(), MOST_BYTES).collect().await.map(|body| body.to_bytes()) };
+    let said = if read { said.await.unwrap_or_default() } else { Bytes::new() };
     connection.abort();
-    Ok(status)
+    Ok((status, said))
 }
 
 /// A request as a server of tests took it: head and body.

@@ -1,4 +1,7 @@
-//! `headstart telemetry`: what this host writes down for its fleet, and the settings of it (docs/decisions/0101).
+//! `headstart telemetry`: what this host writes down for its fleet, the settings of it, and one way to hand it on (docs/decisions/0101, 0117).
+
+mod logs;
+mod send;
 
 use crate::config::{Config, all};
 use crate::exit::{self, Usage};
@@ -17,18 +20,27 @@ pub enum Verb {
         #[arg(long)]
         json: bool,
     },
+    /// Send pending events to a collector as logs of OpenTelemetry, and delete what it has accepted.
+    Send(send::Args),
 }
 
-/// Prints what would be sent, byte for byte.
+/// Does it.
 pub fn run(verb: &Verb, named: Option<&Path>) -> anyhow::Result<u8> {
-    let Verb::Show { .. } = verb;
     let Some(settings) = settings(&Config::load(named)?)? else {
         crate::complain!(
-            "headstart: telemetry is off (setting telemetry.folder): nothing is written (headstart never sends it)"
+            "headstart: telemetry is off (setting telemetry.folder): nothing is written, and nothing is sent"
         );
         return Ok(exit::OK);
     };
     let telemetry = Telemetry::open(&settings)?;
+    match verb {
+        Verb::Show { .. } => show(&telemetry, &settings),
+        Verb::Send(args) => send::run(args, &telemetry),
+    }
+}
+
+/// Prints what would be sent, byte for byte.
+fn show(telemetry: &Telemetry, settings: &Settings) -> anyhow::Result<u8> {
     for batch in telemetry.batches()? {
         // One that was collected meanwhile has been sent.
         match std::fs::read(&batch) {

@@ -5,6 +5,10 @@
 //! The same seed gives the same bytes. Days of a host are sessions of the lab's own connector, or of glibc and the kernel alone; apps differ by the
 //! sites that they visit.
 
+mod pack;
+
+pub use pack::{EVENTS, EVENTS_VERSION, Packed, days, pack};
+
 use crate::condition;
 use crate::sim::{Arm, Session, Settings};
 use crate::world::Site;

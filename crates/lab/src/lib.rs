@@ -8,14 +8,17 @@
 //! | [`server`], [`program`], [`browser`], [`socket_loader`] | what stands behind addresses; what is run against it: programs, Chromium, a page load over sockets |
 //! | [`experiment`] | one file for each table or figure, tied to claims by `docs/claims.toml` |
 //! | [`campaign`] | many of them as tasks that any scheduler hands out; their results as tables |
-//! | [`fleet`] | telemetry of hosts that never were, made in virtual time |
+//! | [`fleet`] | telemetry: of hosts that never were, made in virtual time; of many hosts, by days as Parquet |
+//! | [`bucket`], [`columns`] | places in an S3-compatible store; tables in files of Parquet |
 //! | [`stats`], [`report`] | samples to medians and intervals; tables and pages |
 //! | [`device`], [`cgroup`] | the state of the machine that a result is of; one that saves |
 #![forbid(unsafe_code)]
 
 pub mod browser;
+pub mod bucket;
 pub mod campaign;
 pub mod cgroup;
+pub mod columns;
 pub mod condition;
 pub use headstart_io::device;
 pub mod experiment;

@@ -5,6 +5,7 @@
 use super::campaign::query;
 use crate::exit::{self, Usage};
 use crate::output;
+use headstart_lab::bucket::is_bucket;
 use headstart_lab::fleet::{self, Size};
 use headstart_lab::report::{Kind, Table};
 use serde_json::Value;
@@ -19,6 +20,8 @@ const VERSION: u32 = 1;
 pub enum Verb {
     /// Report on telemetry: connect times, where IPv6 hurts, what headstart saves (DuckDB).
     Report(Report),
+    /// Pack batches by days, as Parquet, into a folder or an S3-compatible bucket.
+    Pack(Pack),
     /// Write telemetry of simulated hosts, made in virtual time.
     Simulate(Simulate),
 }
@@ -26,11 +29,26 @@ pub enum Verb {
 /// Arguments of `headstart lab fleet report`.
 #[derive(Debug, clap::Args)]
 pub struct Report {
-    /// Folder with batches (*.jsonl), as hosts wrote them or as they were collected.
+    /// Folder with batches (*.jsonl), as hosts wrote them or as they were collected, or with packed days, or s3://BUCKET/PREFIX.
     folder: PathBuf,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
+}
+
+/// Arguments of `headstart lab fleet pack`.
+#[derive(Debug, clap::Args)]
+pub struct Pack {
+    /// Folder with batches.
+    folder: PathBuf,
+    /// Folder for `day=YYYY-MM-DD/NAME.parquet`, or s3://BUCKET/PREFIX.
+    #[arg(long, value_name = "DIR")]
+    to: PathBuf,
+    /// Delete batches that were packed.
+    #[arg(long)]
+    delete: bool,
+    #[command(flatten)]
+    format: output::Format,
 }
 
 /// Arguments of `headstart lab fleet simulate`.
@@ -56,6 +74,7 @@ pub struct Simulate {
 pub fn run(verb: &Verb) -> anyhow::Result<u8> {
     match verb {
         Verb::Report(args) => report(args),
+        Verb::Pack(args) => pack(args),
         Verb::Simulate(Simulate { out, hosts, days, seed, format }) => {
             super::prepare(out)?;
             let events = fleet::simulate(Size { hosts: *hosts, days: *days, seed: *seed }, out)?;
@@ -141,8 +160,29 @@ const QUESTIONS: [Question; 5] = [
     },
 ];
 
+fn pack(args: &Pack) -> anyhow::Result<u8> {
+    let fleet::Packed { batches, events, twice, damaged, growing } = fleet::pack(&args.folder, &args.to, args.delete)?;
+    if args.format.json {
+        let told = serde_json::json!({ "batches": batches, "events": events, "twice": twice, "damaged_lines": damaged, "growing": growing });
+        output::document(1, told);
+        return Ok(exit::OK);
+    }
+    crate::say!("{} in {}", output::plural(events, "event"), args.to.display());
+    for (what, count) in [
+        ("duplicate events, left out", twice),
+        ("damaged lines, left out", damaged),
+        ("batches still being written", growing),
+    ] {
+        if count > 0 {
+            crate::complain!("{count} {what}");
+        }
+    }
+    Ok(exit::OK)
+}
+
 fn report(args: &Report) -> anyhow::Result<u8> {
-    let views = views(&args.folder)?;
+    let copies = is_bucket(&args.folder).then(|| fleet::days(&args.folder)).transpose()?;
+    let views = views(copies.as_ref().map_or(&args.folder, |copies| copies.path()), &args.folder)?;
     let asked: Vec<&str> = QUESTIONS.iter().map(|question| question.sql).collect();
     let answers = query::answers(&views, &asked)?;
     if args.json {
@@ -191,18 +231,45 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// `lines`: what is in the files; `events`: each once.
-fn views(folder: &Path) -> anyhow::Result<String> {
-    let is_batch = |path: PathBuf| path.extension().is_some_and(|ending| ending == "jsonl");
-    let found = std::fs::read_dir(folder).map_err(|why| Usage(format!("{}: {why}", folder.display())))?;
-    if !found.flatten().any(|entry| is_batch(entry.path())) {
-        return Err(Usage(format!("{} holds no telemetry (*.jsonl)", folder.display())).into());
+/// What reports read of an event, and its type.
+const COLUMNS: [(&str, &str); 13] = [
+    ("version", "UBIGINT"),
+    ("kind", "VARCHAR"),
+    ("id", "VARCHAR"),
+    ("host", "VARCHAR"),
+    ("label", "VARCHAR"),
+    ("time_s", "BIGINT"),
+    ("app", "VARCHAR"),
+    ("family", "UTINYINT"),
+    ("accelerated", "BOOLEAN"),
+    ("connect_ms", "DOUBLE"),
+    ("failed_after_ms", "DOUBLE"),
+    ("took_ms", "DOUBLE"),
+    ("count", "UBIGINT"),
+];
+
+/// `lines`: what is in the files below `folder`, which the user calls `named`; `events`: each once.
+fn views(folder: &Path, named: &Path) -> anyhow::Result<String> {
+    let found = std::fs::read_dir(folder).map_err(|why| Usage(format!("{}: {why}", named.display())))?;
+    let (mut batches, mut days) = (false, false);
+    for entry in found.flatten() {
+        batches |= entry.path().extension().is_some_and(|ending| ending == "jsonl");
+        days |= entry.file_name().as_encoded_bytes().starts_with(b"day=");
     }
-    let files = format!("{}/*.jsonl", folder.display()).replace('\'', "''");
+    let place = folder.display().to_string().replace('\'', "''");
+    let types = COLUMNS.map(|(name, kind)| format!("{name}: '{kind}'")).join(", ");
+    let cast = COLUMNS.map(|(name, kind)| format!("CAST({name} AS {kind}) AS {name}")).join(", ");
+    let batches = batches.then(|| {
+        format!("FROM read_json('{place}/*.jsonl', format = 'newline_delimited', ignore_errors = true, columns = {{{types}}})")
+    });
+    let days = days.then(|| format!("SELECT {cast} FROM read_parquet('{place}/day=*/*.parquet')"));
+    let all: Vec<String> = batches.into_iter().chain(days).collect();
+    if all.is_empty() {
+        return Err(Usage(format!("{} holds no telemetry (*.jsonl, day=*/*.parquet)", named.display())).into());
+    }
     Ok(format!(
-        "CREATE TABLE lines AS FROM read_json('{files}', format = 'newline_delimited', ignore_errors = true, columns = {{version: 'UBIGINT', \
-         kind: 'VARCHAR', id: 'VARCHAR', host: 'VARCHAR', label: 'VARCHAR', time_s: 'BIGINT', app: 'VARCHAR', family: 'UTINYINT', \
-         accelerated: 'BOOLEAN', connect_ms: 'DOUBLE', failed_after_ms: 'DOUBLE', took_ms: 'DOUBLE', count: 'UBIGINT'}});\n\
-         CREATE TABLE events AS SELECT DISTINCT ON (id) * FROM lines WHERE id IS NOT NULL AND version = 1;\n"
+        "CREATE TABLE lines AS {};\n\
+         CREATE TABLE events AS SELECT DISTINCT ON (id) * FROM lines WHERE id IS NOT NULL AND version = 1;\n",
+        all.join(" UNION ALL BY NAME ")
     ))
 }

@@ -126,7 +126,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         out.write_all(&bytes).with_context(|| format!("writing {}", file.display()))?;
     }
     if let Some(to) = &args.to {
-        post::post(to, otlp::MEDIA_TYPE, bytes)?;
+        post::post(to, crate::otlp::MEDIA_TYPE, bytes)?;
     }
     Ok(code)
 }

@@ -2,13 +2,11 @@
 //! parts of a connection, TCP and TLS or the handshake of QUIC, under that. Names of attributes are those of OpenTelemetry's semantic conventions.
 
 use super::text;
+use crate::otlp::{KeyValue, Resource, Scope, integer, string};
 use prost::Message;
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
-
-/// Media type of a request (OTLP/HTTP).
-pub const MEDIA_TYPE: &str = "application/x-protobuf";
 
 // The messages of opentelemetry/proto that are used here, with their field numbers.
 
@@ -27,47 +25,11 @@ struct ResourceSpans {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Resource {
-    #[prost(message, repeated, tag = "1")]
-    attributes: Vec<KeyValue>,
-}
-
-#[derive(Clone, PartialEq, Message)]
 struct ScopeSpans {
     #[prost(message, optional, tag = "1")]
     scope: Option<Scope>,
     #[prost(message, repeated, tag = "2")]
     spans: Vec<Span>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Scope {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(string, tag = "2")]
-    version: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct KeyValue {
-    #[prost(string, tag = "1")]
-    key: String,
-    #[prost(message, optional, tag = "2")]
-    value: Option<AnyValue>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct AnyValue {
-    #[prost(oneof = "Any", tags = "1, 3")]
-    value: Option<Any>,
-}
-
-#[derive(Clone, PartialEq, prost::Oneof)]
-enum Any {
-    #[prost(string, tag = "1")]
-    Text(String),
-    #[prost(int64, tag = "3")]
-    Number(i64),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -129,16 +91,8 @@ pub fn request(lines: &[Value], run: &Run<'_>) -> Vec<u8> {
             _ => {}
         }
     }
-    let version = env!("CARGO_PKG_VERSION");
-    let resource = vec![
-        string("service.name", run.program),
-        string("telemetry.sdk.name", "headstart"),
-        string("telemetry.sdk.language", "rust"),
-        string("telemetry.sdk.version", version),
-    ];
-    let scope = Scope { name: "headstart".into(), version: version.into() };
-    let scope_spans = vec![ScopeSpans { scope: Some(scope), spans: spans.all }];
-    let resource = Some(Resource { attributes: resource });
+    let scope_spans = vec![ScopeSpans { scope: Some(Scope::new()), spans: spans.all }];
+    let resource = Some(Resource::new(run.program, vec![]));
     Request { resource_spans: vec![ResourceSpans { resource, scope_spans }] }.encode_to_vec()
 }
 
@@ -266,18 +220,6 @@ fn number(line: &Value, name: &str) -> f64 {
 
 fn nanos(at: SystemTime) -> u64 {
     at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
-}
-
-fn string(key: &str, value: &str) -> KeyValue {
-    attribute(key, Any::Text(value.to_owned()))
-}
-
-fn integer(key: &str, value: i64) -> KeyValue {
-    attribute(key, Any::Number(value))
-}
-
-fn attribute(key: &str, value: Any) -> KeyValue {
-    KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }) }
 }
 
 #[cfg(test)]

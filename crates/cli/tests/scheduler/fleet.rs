@@ -26,6 +26,21 @@ fn middle(mut values: Vec<f64>) -> f64 {
     (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
 }
 
+/// Whether two answers are the same but for the order in which sums were added up.
+fn alike(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| alike(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(name, value)| b.get(name).is_some_and(|other| alike(value, other)))
+        }
+        (Value::Number(a), Value::Number(b)) => {
+            let [a, b] = [a, b].map(|number| number.as_f64().unwrap());
+            (a - b).abs() <= 1e-9 * a.abs().max(1.0)
+        }
+        _ => one == other,
+    }
+}
+
 #[test]
 fn the_report_of_a_fleet_says_what_its_events_say_and_nothing_twice() {
     let Some(python) = python_with("duckdb") else { return };
@@ -80,7 +95,25 @@ fn the_report_of_a_fleet_says_what_its_events_say_and_nothing_twice() {
     assert_eq!(of("ipv6", "fibre")["verdict"], "well");
     assert!(of("saved", "hotel")["saved_ms"].as_f64().unwrap() > 1000.0, "{report}");
 
-    let words = lab(folder, &python, &["report", "fleet"]);
+    // Packed by days, with the batch that came twice: the same report, but that nothing is double or damaged any more.
+    let packed = lab(folder, &python, &["pack", "--json", "--delete", "fleet", "--to", "packed"]);
+    assert!(packed.status.success(), "{packed:?}");
+    must_hold("lab-fleet-pack", std::str::from_utf8(&packed.stdout).unwrap());
+    let days = fs::read_dir(folder.join("packed")).unwrap().count();
+    assert!((5..=6).contains(&days), "a session may end after midnight: {days}");
+    // A batch that came after that is read beside the days.
+    fs::rename(folder.join("fleet"), folder.join("empty")).unwrap();
+    fs::write(folder.join("packed/late-1.jsonl"), text.lines().next().unwrap()).unwrap();
+    let after = lab(folder, &python, &["report", "--json", "packed"]);
+    assert!(after.status.success(), "{after:?}");
+    let after: Value = serde_json::from_slice(&after.stdout).unwrap();
+    for part in ["connect", "lookups", "ipv6", "saved"] {
+        assert!(alike(&after[part], &report[part]), "{part}: {} {}", after[part], report[part]);
+    }
+    let counts = ["hosts", "events", "twice", "damaged_lines"].map(|name| &after["account"][0][name]);
+    assert_eq!(counts, [&200.into(), &account["events"], &1.into(), &0.into()]);
+
+    let words = lab(folder, &python, &["report", "packed"]);
     let text = String::from_utf8(words.stdout).unwrap();
     assert!(words.status.success() && text.contains("Where IPv6 hurts") && text.contains("hotel"), "{text}");
     let none = lab(folder, &python, &["report", "."]);

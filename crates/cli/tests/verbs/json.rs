@@ -60,6 +60,10 @@ fn what_needs_no_network_is_as_its_schema_says() {
     std::fs::write(&file, secret["secret"].as_str().unwrap()).unwrap();
     let pubkey = headstart(&["steer", "pubkey", "--json"]).stdin(std::fs::File::open(&file).unwrap()).output().unwrap();
     must_hold("steer-pubkey", std::str::from_utf8(&pubkey.stdout).unwrap());
+    let mut send = headstart(&["telemetry", "send", "--json", "--to", "http://127.0.0.1:9/v1/logs"]);
+    send.env("HEADSTART_TELEMETRY__FOLDER", folder.path().join("telemetry"));
+    send.env("HEADSTART_TELEMETRY__KEY_FILE", folder.path().join("telemetry.key"));
+    must_hold("telemetry-send", &printed(&mut send));
     let history = folder.path().join("history");
     let forget = |words: &[&str]| {
         let mut command = headstart(&["history", "forget", "--json"]);

@@ -104,6 +104,11 @@ impl Telemetry {
         self.spool.batches()
     }
 
+    /// The batches, all of them whole: the growing one is ended. Each may be taken away.
+    pub fn close(&self) -> io::Result<Vec<PathBuf>> {
+        self.spool.close()
+    }
+
     /// Events that found no room since the last that did.
     pub fn missing(&self) -> u64 {
         self.spool.missing()

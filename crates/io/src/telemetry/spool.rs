@@ -77,6 +77,21 @@ impl Spool {
         Ok(whole)
     }
 
+    /// Ends the growing batch, so that it is whole and may be taken away; the whole ones.
+    pub fn close(&self) -> io::Result<Vec<PathBuf>> {
+        flock(&self.lock, FlockOperation::LockExclusive)?;
+        let closed = match File::open(self.current()) {
+            Ok(file) => {
+                file.sync_data().and_then(|()| fs::rename(self.current(), self.folder.join(self.whole_name()?)))
+            }
+            Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(why) => Err(why),
+        };
+        let whole = closed.and_then(|()| self.batches());
+        flock(&self.lock, FlockOperation::Unlock)?;
+        whole
+    }
+
     /// Events that found no room since the last that did.
     pub fn missing(&self) -> u64 {
         fs::read_to_string(self.counter()).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)

@@ -146,3 +146,19 @@ fn a_key_that_others_may_read_or_that_is_none_is_refused_by_name() {
     fs::set_permissions(&settings.key, fs::Permissions::from_mode(0o644)).unwrap();
     assert!(Telemetry::open(&settings).unwrap_err().to_string().contains("chmod 600"));
 }
+
+#[test]
+fn a_batch_that_is_closed_is_whole_and_the_next_event_begins_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut telemetry = Telemetry::open(&settings(folder.path())).unwrap();
+    assert_eq!(telemetry.close().unwrap(), Vec::<PathBuf>::new());
+    telemetry.run("app", &tally());
+    let [whole] = &telemetry.close().unwrap()[..] else { panic!("one batch") };
+    assert!(whole.file_name().unwrap().to_str().unwrap().contains('-'), "{whole:?}");
+    telemetry.run("app", &tally());
+    assert_eq!((telemetry.batches().unwrap().len(), lines(&telemetry).len()), (2, 2));
+    let ids: std::collections::BTreeSet<String> =
+        lines(&telemetry).iter().map(|event| event["id"].to_string()).collect();
+    assert_eq!(ids.len(), 2, "each once");
+    assert_eq!(telemetry.close().unwrap().len(), 2);
+}

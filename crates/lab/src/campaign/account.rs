@@ -91,10 +91,10 @@ pub fn collect(
     }
     let planned: HashSet<&str> = plan.tasks.iter().map(|task| task.id.as_str()).collect();
     for results in folders {
-        let ids = results.ids().with_context(|| format!("reading {}", results.folder().display()))?;
+        let ids = results.ids().with_context(|| format!("reading {}", results.place().display()))?;
         for id in ids.into_iter().filter(|id| !planned.contains(id.as_str())) {
             let task = results.record(&id).map_or_else(|| "unknown".into(), |record| record.task.name());
-            account.foreign.push(Place { id, task, folders: vec![results.folder().into()], why: String::new() });
+            account.foreign.push(Place { id, task, folders: vec![results.place().into()], why: String::new() });
         }
     }
     Ok(account)
@@ -111,11 +111,11 @@ impl Account {
                 Look::Missing => {}
                 Look::Damaged(why) => {
                     damaged = true;
-                    self.damaged.push(place(vec![results.folder().into()], why));
+                    self.damaged.push(place(vec![results.place().into()], why));
                 }
                 Look::Done(done) => {
                     let (record, outcome) = *done;
-                    places.push(results.folder().into());
+                    places.push(results.place().into());
                     found.push(Counted { record, outcome });
                 }
             }

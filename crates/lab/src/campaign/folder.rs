@@ -2,25 +2,30 @@
 //!
 //! Any number of workers on any number of hosts may share one. A worker writes below `.part/ID/WORKER` and renames; of two workers
 //! that do the same task the first rename wins, and the other's work is deleted. Nothing depends on a clock. A task that failed leaves
-//! `.failed/ID` with the reason, until it is done.
+//! `.failed/ID` with the reason, until it is done. Results in a bucket ([`super::bucket`]) have copies in such a folder.
 
+use super::bucket::{Extent, Remote};
 use super::{Task, VERSION, sha256};
+use crate::bucket::{self, Bucket};
 use crate::experiment::Outcome;
 use anyhow::{Context as _, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Of a result; the largest of ours has 7 MiB.
 const MOST_BYTES: u64 = 256 << 20;
 /// Of what failed, that much is kept.
 const MOST_REASON: usize = 4096;
 
-/// A folder of results.
+/// A folder of results, or a bucket.
 #[derive(Clone, Debug)]
 pub struct Results {
     folder: PathBuf,
+    /// Where the results are, if the folder has copies.
+    bucket: Option<Arc<Remote>>,
 }
 
 /// What stands beside a result: the task, and how it was done.
@@ -95,12 +100,33 @@ pub struct Part {
 impl Results {
     /// The results below `folder`, which need not exist.
     pub fn at(folder: &Path) -> Self {
-        Self { folder: folder.to_owned() }
+        Self { folder: folder.to_owned(), bucket: None }
     }
 
-    /// Where they are.
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    /// The results at `place`, a folder, which need not exist, or in a bucket (`s3://…`), of which those that are `wanted` are read.
+    pub fn open(place: &Path, extent: Extent, wanted: impl Fn(&str) -> bool) -> anyhow::Result<Self> {
+        if !bucket::is_bucket(place) {
+            return Ok(Self::at(place));
+        }
+        let remote = Remote::new(Bucket::open(place)?)?;
+        remote.bring(extent, wanted)?;
+        Ok(Self::of(remote))
+    }
+
+    /// The results in a bucket, as far as they were read.
+    pub(super) fn of(remote: Remote) -> Self {
+        Self { folder: remote.copies().to_owned(), bucket: Some(Arc::new(remote)) }
+    }
+
+    /// Where copies of what is in a bucket are.
+    #[cfg(test)]
+    pub(super) fn bucket_copies(&self) -> PathBuf {
+        self.folder.clone()
+    }
+
+    /// Where they are, as it was given.
+    pub fn place(&self) -> &Path {
+        self.bucket.as_ref().map_or(&self.folder, |bucket| bucket.name())
     }
 
     /// Whether there is something under the id of `task`, whole or not.
@@ -110,10 +136,13 @@ impl Results {
 
     /// The ids under which there is something, in their order.
     pub fn ids(&self) -> io::Result<Vec<String>> {
+        if let Some(bucket) = &self.bucket {
+            return Ok(bucket.ids());
+        }
         let mut ids = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
             let name = entry?.file_name().to_string_lossy().into_owned();
-            if name.len() == 64 && name.bytes().all(|b| b.is_ascii_hexdigit()) {
+            if super::is_id(&name) {
                 ids.push(name);
             }
         }
@@ -123,6 +152,9 @@ impl Results {
 
     /// What there is of the task `id`.
     pub fn look(&self, id: &str) -> Look {
+        if let Some(why) = self.lost(id) {
+            return Look::Damaged(why);
+        }
         let folder = self.folder.join(id);
         if !folder.exists() {
             return Look::Missing;
@@ -135,12 +167,18 @@ impl Results {
 
     /// What there is of the task `id`, for what asks for thousands: its result is not read, so only its length tells that it is damaged.
     pub fn glance(&self, id: &str) -> Glance {
+        if let Some(why) = self.lost(id) {
+            return Glance::Damaged(why);
+        }
         let folder = self.folder.join(id);
         if !folder.exists() {
             return Glance::Missing;
         }
         let brief = record(&folder, id).map(|record| record.brief);
-        let length = fs::metadata(folder.join("result.json")).map(|about| about.len());
+        let length = match &self.bucket {
+            Some(bucket) => bucket.length(id).ok_or(io::ErrorKind::NotFound.into()),
+            None => fs::metadata(folder.join("result.json")).map(|about| about.len()),
+        };
         match (brief, length) {
             (Ok(Some(brief)), Ok(length)) if length == brief.bytes => Glance::Done { valid: brief.valid },
             (Ok(Some(brief)), Ok(length)) => {
@@ -153,6 +191,11 @@ impl Results {
                 Look::Damaged(why) => Glance::Damaged(why),
             },
         }
+    }
+
+    /// Why a result cannot be read, though it is in the list of a bucket.
+    fn lost(&self, id: &str) -> Option<String> {
+        self.bucket.as_ref()?.lost(id)
     }
 
     /// The record of a task that was done, without its result: for what needs many and quickly.
@@ -203,10 +246,21 @@ impl Results {
         }
         let place = self.folder.join(&part.task.id);
         match fs::rename(&part.folder, &place) {
-            Ok(()) => Ok(Committed::First),
+            Ok(()) => self.upload(&part.task.id, &record, &result),
             Err(_) if place.exists() => Ok(Committed::Another),
             Err(why) => Err(why).with_context(|| format!("renaming to {}", place.display())),
         }
+    }
+
+    /// Where the results are in a bucket, puts a copy there, or takes the copy of another's.
+    fn upload(&self, id: &str, record: &[u8], result: &[u8]) -> anyhow::Result<Committed> {
+        let Some(bucket) = &self.bucket else { return Ok(Committed::First) };
+        let put = bucket.put(id, record, result);
+        if put.is_err() {
+            // It would pass for a result.
+            let _ = fs::remove_dir_all(self.folder.join(id));
+        }
+        put
     }
 
     /// Deletes what was begun of a task.
@@ -225,16 +279,20 @@ impl Results {
     }
 
     /// Ends a task that was begun, without a result, and notes why.
-    pub fn fail(&self, part: Part, why: &str) -> io::Result<()> {
+    pub fn fail(&self, part: Part, why: &str) -> anyhow::Result<()> {
         let id = part.task.id.clone();
         self.give_back(part);
         self.note(&id, why)
     }
 
     /// Notes why a task has no result.
-    pub fn note(&self, id: &str, why: &str) -> io::Result<()> {
+    pub fn note(&self, id: &str, why: &str) -> anyhow::Result<()> {
+        let why: String = why.chars().take(MOST_REASON).collect();
+        if let Some(bucket) = &self.bucket {
+            return bucket.note(id, &why);
+        }
         fs::create_dir_all(self.folder.join(".failed"))?;
-        fs::write(self.reason(id), why.chars().take(MOST_REASON).collect::<String>())
+        Ok(fs::write(self.reason(id), why)?)
     }
 
     /// Deletes what was begun of a task that is done: a worker may have been killed between its result and this.
@@ -244,6 +302,9 @@ impl Results {
 
     /// Why a task has no result, if it was tried.
     pub fn failure(&self, id: &str) -> Option<String> {
+        if let Some(bucket) = &self.bucket {
+            return bucket.failure(id);
+        }
         fs::read_to_string(self.reason(id)).ok()
     }
 
@@ -253,7 +314,10 @@ impl Results {
     }
 
     /// Moves a damaged folder out of the way, where it stays to be looked at; where it is now.
-    pub fn set_aside(&self, id: &str, worker: &str) -> io::Result<PathBuf> {
+    pub fn set_aside(&self, id: &str, worker: &str) -> anyhow::Result<PathBuf> {
+        if let Some(bucket) = &self.bucket {
+            return bucket.set_aside(id, worker);
+        }
         let aside = self.folder.join(".damaged");
         fs::create_dir_all(&aside)?;
         let place = (0..).map(|n| aside.join(format!("{id}-{worker}-{n}"))).find(|place| !place.exists());

@@ -5,6 +5,7 @@
 //! | `text` | `campaign.toml`: what is wanted |
 //! | `task`, `plan` | the tasks, with ids of what decides their results; `plan.jsonl` |
 //! | `folder` | a folder of results: one folder a task, whole or not there |
+//! | `bucket` | results in an S3-compatible store: one object a task, whole or not there |
 //! | `account` | every task exactly once; what is missing, double, differing or damaged |
 //! | `pooled` | the results of many seeds as one result; how much seeds and hosts differ |
 //! | `tables` | the same as Parquet |
@@ -15,6 +16,7 @@
 //! it is made, and a result says by its name which task it is of (docs/decisions/0090). Nothing here starts a process.
 
 mod account;
+mod bucket;
 mod compare;
 pub mod engine;
 mod folder;
@@ -25,11 +27,12 @@ mod task;
 mod text;
 
 pub use account::{Account, Counted, Place, collect};
+pub use bucket::Extent;
 pub use compare::{Change, Comparison, Judged, compare};
 pub use folder::{Brief, Committed, Glance, Look, Part, Record, Results};
 pub use plan::{Plan, Shard};
 pub use pooled::{Agreement, Pooled, pool};
-pub use tables::{Column, Kind, SCHEMA, SCHEMA_VERSION, Table, Tables};
+pub use tables::{SCHEMA, SCHEMA_VERSION, Tables};
 pub use task::{Needs, Pages, Task, digest_of_file, digest_of_pages};
 pub use text::{Builds, Campaign, Seeds, Set};
 
@@ -39,6 +42,11 @@ pub const VERSION: u32 = 1;
 /// `bytes` as lower-case hexadecimal digits.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether `name` can be a task's id.
+fn is_id(name: &str) -> bool {
+    name.len() == 64 && name.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 /// SHA-256 of `bytes`, in hexadecimal digits.

@@ -4,76 +4,19 @@
 //! the columns; the guide prints it. It changes only together with [`SCHEMA_VERSION`], which stands in the metadata of each file.
 
 use super::Counted;
+use crate::columns::{Cell, Column, Table, Writing, count, maybe, number, text, truth, word};
 use crate::experiment::Row;
 use anyhow::Context as _;
-use parquet::basic::{Compression, ZstdLevel};
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
-use parquet::file::metadata::KeyValue;
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
-use parquet::schema::parser::parse_message_type;
+use parquet::data_type::ByteArray;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Version of the schema, in the metadata `headstart.schema` of each file.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// Rows that are kept in memory before they are written.
 const ROW_GROUP: usize = 100_000;
-
-/// What a column holds; any value may be missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Text in UTF-8.
-    Text,
-    /// A number of 64 bits with a point.
-    Number,
-    /// A whole number from 0 on, of 64 bits.
-    Count,
-    /// True or false.
-    Truth,
-}
-
-/// A column of a table.
-#[derive(Clone, Copy, Debug)]
-pub struct Column {
-    /// Its name.
-    pub name: &'static str,
-    /// What it holds.
-    pub kind: Kind,
-    /// What it means.
-    pub what: &'static str,
-}
-
-/// A table.
-#[derive(Clone, Copy, Debug)]
-pub struct Table {
-    /// Its name, and that of its folder.
-    pub name: &'static str,
-    /// What a line of it is.
-    pub what: &'static str,
-    /// Its columns, besides `experiment`.
-    pub columns: &'static [Column],
-}
-
-const fn text(name: &'static str, what: &'static str) -> Column {
-    Column { name, kind: Kind::Text, what }
-}
-
-const fn number(name: &'static str, what: &'static str) -> Column {
-    Column { name, kind: Kind::Number, what }
-}
-
-const fn count(name: &'static str, what: &'static str) -> Column {
-    Column { name, kind: Kind::Count, what }
-}
-
-const fn truth(name: &'static str, what: &'static str) -> Column {
-    Column { name, kind: Kind::Truth, what }
-}
 
 const TASK: Column = text("task", "id of the task");
 const SEED: Column = count("seed", "seed of the task");
@@ -156,22 +99,6 @@ pub const SCHEMA: [Table; 3] = [
     },
 ];
 
-/// A value of a line.
-enum Cell {
-    Text(Option<ByteArray>),
-    Number(Option<f64>),
-    Count(Option<u64>),
-    Truth(bool),
-}
-
-fn word(text: &str) -> Cell {
-    Cell::Text(Some(text.into()))
-}
-
-fn maybe(text: Option<&String>) -> Cell {
-    Cell::Text(text.map(|text| text.as_str().into()))
-}
-
 /// The files while they are being written.
 pub struct Tables {
     folder: PathBuf,
@@ -182,14 +109,6 @@ impl std::fmt::Debug for Tables {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tables").field("folder", &self.folder).field("files", &self.files.len()).finish()
     }
-}
-
-/// One file.
-struct Writing {
-    writer: SerializedFileWriter<File>,
-    part: PathBuf,
-    place: PathBuf,
-    lines: Vec<Vec<Cell>>,
 }
 
 impl Tables {
@@ -211,7 +130,7 @@ impl Tables {
         let valid = counted.outcome.valid;
         let start = || {
             let (id, speed) = (Cell::Text(Some(id.clone())), Cell::Text(Some(speed.clone())));
-            vec![id, Cell::Count(Some(task.seed)), speed, Cell::Truth(valid)]
+            vec![id, Cell::Count(Some(task.seed)), speed, Cell::Truth(Some(valid))]
         };
         for row in &counted.outcome.rows {
             self.put(0, &task.experiment, row_cells(start(), row))?;
@@ -233,7 +152,8 @@ impl Tables {
         let key = (table, experiment.to_owned());
         if !self.files.contains_key(&key) {
             let folder = self.folder.join(SCHEMA[table].name).join(format!("experiment={experiment}"));
-            self.files.insert(key.clone(), Writing::new(&SCHEMA[table], &folder)?);
+            self.files
+                .insert(key.clone(), Writing::new(&SCHEMA[table], SCHEMA_VERSION, &folder.join("part-0.parquet"))?);
         }
         let file = self.files.get_mut(&key).expect("it was just made");
         file.lines.push(cells);
@@ -242,12 +162,8 @@ impl Tables {
 
     /// Writes what is left, and gives the files their names.
     pub fn finish(self) -> anyhow::Result<()> {
-        for ((table, _), mut file) in self.files {
-            file.flush(&SCHEMA[table])?;
-            let Writing { writer, part, place, .. } = file;
-            let written = writer.close().with_context(|| format!("writing {}", part.display()));
-            written.map(drop)?;
-            fs::rename(&part, &place).with_context(|| format!("writing {}", place.display()))?;
+        for ((table, _), file) in self.files {
+            file.close(&SCHEMA[table])?;
         }
         Ok(())
     }
@@ -280,7 +196,7 @@ fn device_cells(mut cells: Vec<Cell>, counted: &Counted) -> Vec<Cell> {
     let known = outcome.device.is_some();
     cells.extend([
         word(&record.task.condition),
-        Cell::Truth(record.task.quick),
+        Cell::Truth(Some(record.task.quick)),
         maybe(record.task.pages.as_ref().map(|pages| &pages.sha256)),
         word(&record.task.build),
         maybe(why.as_ref()),
@@ -306,85 +222,14 @@ fn device_cells(mut cells: Vec<Cell>, counted: &Counted) -> Vec<Cell> {
     cells
 }
 
-impl Writing {
-    fn new(table: &Table, folder: &Path) -> anyhow::Result<Self> {
-        fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-        let (part, place) = (folder.join(".part-0.parquet"), folder.join("part-0.parquet"));
-        let file = File::create(&part).with_context(|| format!("making {}", part.display()))?;
-        let of = |key: &str, value: String| KeyValue::new(format!("headstart.{key}"), value);
-        let about = vec![of("schema", SCHEMA_VERSION.to_string()), of("table", table.name.into())];
-        let properties = WriterProperties::builder()
-            .set_compression(Compression::ZSTD(ZstdLevel::default()))
-            .set_created_by(format!("headstart {}", env!("CARGO_PKG_VERSION")))
-            .set_key_value_metadata(Some(about));
-        let schema = Arc::new(parse_message_type(&message_type(table))?);
-        let writer = SerializedFileWriter::new(file, schema, Arc::new(properties.build()))?;
-        Ok(Self { writer, part, place, lines: Vec::new() })
-    }
-
-    fn flush(&mut self, table: &Table) -> anyhow::Result<()> {
-        let mut group = self.writer.next_row_group()?;
-        for (n, column) in table.columns.iter().enumerate() {
-            let mut writer = group.next_column()?.context("a column is missing from its own schema")?;
-            write_column(&mut writer, self.lines.iter().map(|line| &line[n]), column.kind)?;
-            writer.close()?;
-        }
-        group.close()?;
-        self.lines.clear();
-        Ok(())
-    }
-}
-
-fn write_column<'a>(
-    writer: &mut SerializedColumnWriter<'_>,
-    cells: impl Iterator<Item = &'a Cell>,
-    kind: Kind,
-) -> anyhow::Result<()> {
-    let (mut levels, mut texts, mut numbers, mut counts, mut truths) = (vec![], vec![], vec![], vec![], vec![]);
-    for cell in cells {
-        let there = match cell {
-            Cell::Text(text) => text.clone().map(|text| texts.push(text)).is_some(),
-            Cell::Number(number) => number.map(|number| numbers.push(number)).is_some(),
-            // The bits of an unsigned number, as the schema says.
-            Cell::Count(count) => count.map(|count| counts.push(count.cast_signed())).is_some(),
-            Cell::Truth(truth) => {
-                truths.push(*truth);
-                true
-            }
-        };
-        levels.push(i16::from(there));
-    }
-    let levels = Some(levels.as_slice());
-    match kind {
-        Kind::Text => writer.typed::<ByteArrayType>().write_batch(&texts, levels, None)?,
-        Kind::Number => writer.typed::<DoubleType>().write_batch(&numbers, levels, None)?,
-        Kind::Count => writer.typed::<Int64Type>().write_batch(&counts, levels, None)?,
-        Kind::Truth => writer.typed::<BoolType>().write_batch(&truths, levels, None)?,
-    };
-    Ok(())
-}
-
-/// The schema of a table in the words of Parquet.
-fn message_type(table: &Table) -> String {
-    let mut text = format!("message {} {{\n", table.name);
-    for column in table.columns {
-        let name = column.name;
-        let _ = match column.kind {
-            Kind::Text => writeln!(text, "OPTIONAL BYTE_ARRAY {name} (STRING);"),
-            Kind::Number => writeln!(text, "OPTIONAL DOUBLE {name};"),
-            Kind::Count => writeln!(text, "OPTIONAL INT64 {name} (INTEGER(64,false));"),
-            Kind::Truth => writeln!(text, "OPTIONAL BOOLEAN {name};"),
-        };
-    }
-    text + "}"
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::Record;
     use super::super::folder::tests::{outcome, task};
     use super::*;
+    use crate::columns::Kind;
     use parquet::file::reader::{FileReader, SerializedFileReader};
+    use std::fs::File;
 
     #[test]
     fn what_is_written_reads_back_with_its_schema_and_version() {

@@ -2,7 +2,8 @@
 
 use crate::{exit, output};
 use anyhow::Context as _;
-use headstart_lab::campaign::{Account, Agreement, Place, Pooled, SCHEMA, Tables, collect};
+use headstart_lab::bucket::is_bucket;
+use headstart_lab::campaign::{Account, Agreement, Extent, Place, Pooled, SCHEMA, Tables, collect};
 use headstart_lab::experiment::{Claims, Outcome};
 use headstart_lab::report::{self, Kind, Table, ledger};
 use std::fs;
@@ -25,7 +26,7 @@ pub struct Args {
     /// Plan of `headstart lab plan`.
     #[arg(long, value_name = "FILE")]
     plan: PathBuf,
-    /// Folders of results.
+    /// Folders of results, or s3://BUCKET/PREFIX.
     #[arg(required = true, value_name = "DIR")]
     results: Vec<PathBuf>,
     /// Folder for tables and report.
@@ -38,7 +39,10 @@ pub struct Args {
 /// Collects; fails where the plan is not accounted for exactly once.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     let plan = super::read(&args.plan)?;
-    let folders = super::folders(&args.results)?;
+    if is_bucket(&args.out) {
+        return Err(exit::Usage("--out: must be a local folder; copy it to the bucket afterwards".into()).into());
+    }
+    let folders = super::folders(&args.results, Extent::Whole, &plan.tasks)?;
     let claims = Claims::built_in()?;
     not_of_others(&args.out)?;
     crate::lab::prepare(&args.out)?;

@@ -9,7 +9,9 @@ pub mod work;
 
 use crate::exit;
 use anyhow::Context as _;
-use headstart_lab::campaign::{Builds, Glance, Plan, Results, Task, digest_of_file};
+use headstart_lab::bucket::is_bucket;
+use headstart_lab::campaign::{Builds, Extent, Glance, Plan, Results, Task, digest_of_file};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// Of a plan: a million tasks have 600 MB.
@@ -29,12 +31,13 @@ fn read(file: &Path) -> anyhow::Result<Plan> {
     Plan::parse(&text).map_err(|why| exit::Usage(format!("{}: {}", file.display(), exit::one_line(&why))).into())
 }
 
-/// The folders of results, which must be there.
-fn folders(paths: &[PathBuf]) -> anyhow::Result<Vec<Results>> {
-    if let Some(none) = paths.iter().find(|path| !path.is_dir()) {
+/// The folders of results, which must be there; of buckets, what is there of these tasks is read.
+fn folders(paths: &[PathBuf], extent: Extent, tasks: &[Task]) -> anyhow::Result<Vec<Results>> {
+    if let Some(none) = paths.iter().find(|path| !is_bucket(path) && !path.is_dir()) {
         return Err(exit::Usage(format!("{} is not a folder of results", none.display())).into());
     }
-    Ok(paths.iter().map(|path| Results::at(path)).collect())
+    let ids: HashSet<&str> = tasks.iter().map(|task| task.id.as_str()).collect();
+    paths.iter().map(|path| Results::open(path, extent, |id| ids.contains(id))).collect()
 }
 
 /// Whether one of `folders` has a result of `task`, by its record: workers and `collect` read it whole.

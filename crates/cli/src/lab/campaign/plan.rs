@@ -1,7 +1,7 @@
 //! `headstart lab plan`: the tasks of a campaign, a line each.
 
 use crate::exit;
-use headstart_lab::campaign::{Campaign, Plan, Results, Task};
+use headstart_lab::campaign::{Campaign, Extent, Look, Plan, Results, Task};
 use headstart_lab::experiment::Outcome;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub struct Args {
     /// Campaign: a TOML file with a `[[set]]` per experiment (docs/guide/campaigns.md).
     campaign: PathBuf,
-    /// Estimate times from earlier results: folders of `lab work`, `lab run` or `lab reproduce`; may be repeated.
+    /// Estimate times from earlier results: folders of `lab work` (or s3://BUCKET/PREFIX), `lab run` or `lab reproduce`; may be repeated.
     #[arg(long, value_name = "DIR")]
     earlier: Vec<PathBuf>,
 }
@@ -24,7 +24,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let base = std::path::absolute(file)?.parent().map(Path::to_owned).unwrap_or_default();
     let tasks = campaign.tasks(&base, &super::builds()?).map_err(|why| wrong(exit::one_line(&why)))?;
     let mut plan = Plan { tasks };
-    let earlier = earlier(&args.earlier);
+    let earlier = earlier(&args.earlier)?;
     plan.estimate(|task| earlier.iter().filter(|(like, _)| like(task)).map(|(_, seconds)| *seconds).collect());
     let (seconds, unknown) = plan.seconds();
     let time = match unknown {
@@ -43,21 +43,22 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
 type Like = Box<dyn Fn(&Task) -> bool>;
 
 /// How long what is in `folders` took: tasks of a campaign, and results of experiments with all their conditions.
-fn earlier(folders: &[PathBuf]) -> Vec<(Like, f64)> {
+fn earlier(folders: &[PathBuf]) -> anyhow::Result<Vec<(Like, f64)>> {
     let mut seen: Vec<(Like, f64)> = Vec::new();
     for folder in folders {
-        let results = Results::at(folder);
+        let results = Results::open(folder, Extent::Whole, |_| true)?;
         for id in results.ids().unwrap_or_default() {
-            let seconds = super::super::report::read(&folder.join(&id)).ok().and_then(|o| Some(o.extent?.seconds));
-            if let (Some(record), Some(seconds)) = (results.record(&id), seconds) {
-                seen.push((Box::new(move |task| record.task.is_like(task)), seconds));
+            if let Look::Done(done) = results.look(&id)
+                && let (record, Some(extent)) = (done.0, done.1.extent)
+            {
+                seen.push((Box::new(move |task| record.task.is_like(task)), extent.seconds));
             }
         }
         let below = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
         let runs = [folder.clone()].into_iter().chain(below).filter(|path| !path.join("task.json").exists());
         seen.extend(runs.filter_map(|path| of_a_run(super::super::report::read(&path).ok()?)));
     }
-    seen
+    Ok(seen)
 }
 
 /// The share of each condition in what a run of an experiment took.

@@ -1,7 +1,7 @@
 //! `headstart lab status`: how far a campaign is.
 
 use crate::{exit, output};
-use headstart_lab::campaign::{Glance, Task};
+use headstart_lab::campaign::{Extent, Glance, Task};
 use std::path::PathBuf;
 
 /// Failures that are printed.
@@ -13,7 +13,7 @@ pub struct Args {
     /// Plan of `headstart lab plan`.
     #[arg(long, value_name = "FILE")]
     plan: PathBuf,
-    /// Folders of results.
+    /// Folders of results, or s3://BUCKET/PREFIX.
     #[arg(required = true, value_name = "DIR")]
     results: Vec<PathBuf>,
     #[command(flatten)]
@@ -23,7 +23,7 @@ pub struct Args {
 /// Prints how far it is; partly successful while something is missing.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     let plan = super::read(&args.plan)?;
-    let folders = super::folders(&args.results)?;
+    let folders = super::folders(&args.results, Extent::Records, &plan.tasks)?;
     let (mut done, mut invalid, mut begun, mut damaged) = (0, 0, 0, 0);
     let (mut failed, mut untouched): (Vec<(&Task, String)>, usize) = (Vec::new(), 0);
     for task in &plan.tasks {

@@ -2,7 +2,8 @@
 
 use crate::exit;
 use anyhow::Context as _;
-use headstart_lab::campaign::Results;
+use headstart_lab::bucket::is_bucket;
+use headstart_lab::campaign::Extent;
 use headstart_lab::campaign::engine::{self, Engine, Submission};
 use std::path::{Path, PathBuf, absolute};
 use std::process::Command;
@@ -18,7 +19,7 @@ pub struct Args {
     /// Scheduler: slurm, parallel, snakemake, ray, kubernetes.
     #[arg(long, value_name = "NAME")]
     engine: String,
-    /// Folder of results, the same on all nodes; finished tasks are not submitted.
+    /// Folder of results, the same on all nodes, or s3://BUCKET/PREFIX; finished tasks are not submitted.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Divide the plan into N shards [default: one per task, at most 1000].
@@ -51,15 +52,19 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         Some(program) => program.clone(),
         None => std::env::current_exe().context("finding this program")?,
     };
-    let out = absolute(&args.out)?;
-    let results = [Results::at(&out)];
-    let paths = [program, absolute(&args.plan)?, out.clone()];
+    let (out, beside) = if is_bucket(&args.out) {
+        (args.out.clone(), absolute(args.to.join("results"))?)
+    } else {
+        (absolute(&args.out)?, absolute(&args.out)?)
+    };
+    crate::lab::prepare(&beside)?;
+    let results = super::folders(std::slice::from_ref(&out), Extent::Records, &plan.tasks)?;
+    let paths = [program, absolute(&args.plan)?, out, beside];
     let submission = Submission::new(&plan, paths, of, |task| super::is_there(task, &results));
     if submission.shards.is_empty() {
         crate::complain!("all {} are done", crate::output::plural(plan.tasks.len() as u64, "task"));
         return Ok(exit::OK);
     }
-    crate::lab::prepare(&out)?;
     let file = args.to.join(engine.file);
     crate::output::check_writable(&file)?;
     let text = (engine.text)(&Submission { image: args.image.clone(), ..submission });

@@ -10,10 +10,11 @@ use crate::{exit, output};
 use anyhow::Context as _;
 use headstart_io::clock::Clock;
 use headstart_io::sys::signal;
-use headstart_lab::campaign::{Committed, Look, Part, Results, Shard, Task};
+use headstart_lab::bucket::is_bucket;
+use headstart_lab::campaign::{Committed, Extent, Look, Part, Results, Shard, Task};
 use headstart_lab::experiment::{self, Context, Outcome, Progress};
 use rustix::event::{PollFd, PollFlags, poll};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -37,7 +38,7 @@ pub struct Args {
     /// Plan of `headstart lab plan`.
     #[arg(long, value_name = "FILE")]
     plan: PathBuf,
-    /// Folder of results, which workers may share; finished tasks are skipped.
+    /// Folder of results, or s3://BUCKET/PREFIX; workers may share it; finished tasks are skipped.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Do only task N of the plan, from 0. Without --index and --shard: the number that SLURM_ARRAY_TASK_ID,
@@ -100,8 +101,11 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         task.check_build(&builds)
             .map_err(|why| exit::Usage(format!("{}: {}", args.plan.display(), exit::one_line(&why))))?;
     }
-    crate::lab::prepare(&args.out)?;
-    let results = Results::at(&args.out);
+    if !is_bucket(&args.out) {
+        crate::lab::prepare(&args.out)?;
+    }
+    let ids: HashSet<&str> = tasks.iter().map(|task| task.id.as_str()).collect();
+    let results = Results::open(&args.out, Extent::Whole, |id| ids.contains(id))?;
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let worker = format!("{host}-{}-{}", std::process::id(), unique());
     let left: Vec<Task> = tasks.iter().filter(|task| !is_done(&results, task, &worker)).cloned().collect();
@@ -174,7 +178,7 @@ fn is_done(results: &Results, task: &Task, worker: &str) -> bool {
         Look::Damaged(why) => {
             match results.set_aside(&task.id, worker) {
                 Ok(place) => crate::complain!("{}: {why}; kept as {}", task.name(), place.display()),
-                Err(e) => crate::complain!("{}: {why}; moving it aside failed: {e}", task.name()),
+                Err(e) => crate::complain!("{}: {why}; moving it aside failed: {}", task.name(), exit::one_line(&e)),
             }
             false
         }

@@ -34,6 +34,12 @@ fn text(job: &Submission) -> String {
     } else {
         String::new()
     };
+    // Credentials of a bucket are in the secret `headstart`, as variables.
+    let secret = if crate::bucket::is_bucket(&job.out) {
+        "          envFrom: [{ secretRef: { name: headstart } }]\n"
+    } else {
+        ""
+    };
     let (of, cores) = (job.of, job.cores);
     format!(
         "# Not tested by the project. The claim `headstart` holds the plan and the results, at the same paths.\n\
@@ -43,11 +49,11 @@ fn text(job: &Submission) -> String {
          terminationGracePeriodSeconds: 10\n{deadline}{affinity}      containers:\n        - name: work\n          \
          image: {image}\n          command: [{program}]\n          \
          args: [lab, work, --plan, {plan}, --shards, \"{of}\", --jobs, \"{cores}\", --out, {out}]\n          \
-         resources: {{ requests: {{ cpu: \"{cores}\" }}, limits: {{ cpu: \"{cores}\" }} }}\n{context}          \
+         resources: {{ requests: {{ cpu: \"{cores}\" }}, limits: {{ cpu: \"{cores}\" }} }}\n{context}{secret}          \
          volumeMounts: [{{ name: campaign, mountPath: {mount} }}]\n      \
          volumes: [{{ name: campaign, persistentVolumeClaim: {{ claimName: headstart }} }}]\n",
         parallel = of.min(100),
         image = literal(&job.image),
-        mount = literal(&job.out.parent().map_or_else(|| "/".into(), |parent| parent.to_string_lossy())),
+        mount = literal(&job.beside.parent().map_or_else(|| "/".into(), |parent| parent.to_string_lossy())),
     )
 }

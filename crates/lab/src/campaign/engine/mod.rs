@@ -40,8 +40,10 @@ pub struct Submission {
     pub program: PathBuf,
     /// The plan, as nodes find it.
     pub plan: PathBuf,
-    /// The folder of results, which all nodes share.
+    /// The folder of results, which all nodes share, or a place in a bucket.
     pub out: PathBuf,
+    /// The folder of what the engine itself writes, which all nodes share: that of results if it is a folder.
+    pub beside: PathBuf,
     /// How many shards the plan is divided into.
     pub of: usize,
     /// The shards that have something to do, in their order.
@@ -60,8 +62,8 @@ pub struct Submission {
 
 impl Submission {
     /// A plan in `of` shards, of which those are left out that have nothing to do by `is_done`.
-    pub fn new(plan: &Plan, paths: [PathBuf; 3], of: usize, is_done: impl Fn(&super::Task) -> bool) -> Self {
-        let [program, file, out] = paths;
+    pub fn new(plan: &Plan, paths: [PathBuf; 4], of: usize, is_done: impl Fn(&super::Task) -> bool) -> Self {
+        let [program, file, out, beside] = paths;
         let (mut shards, mut seconds) = (Vec::new(), Some(0.0f64));
         for index in 0..of {
             let left: Vec<_> = plan.shard(Shard { index, of }).filter(|task| !is_done(task)).collect();
@@ -75,6 +77,7 @@ impl Submission {
             program,
             plan: file,
             out,
+            beside,
             of,
             shards,
             cores: plan.tasks.iter().map(|task| task.needs.cores).max().unwrap_or(1),
@@ -129,7 +132,7 @@ mod tests {
     fn submission(of: usize, done: &[u64]) -> Submission {
         let mut plan = Plan { tasks: (0..10).map(task).collect() };
         plan.estimate(|_| vec![60.0]);
-        let paths = ["/opt/headstart-lab", "/nfs/my plan.jsonl", "/nfs/out"].map(PathBuf::from);
+        let paths = ["/opt/headstart-lab", "/nfs/my plan.jsonl", "/nfs/out", "/nfs/out"].map(PathBuf::from);
         Submission::new(&plan, paths, of, |task| done.contains(&task.seed))
     }
 
@@ -154,6 +157,18 @@ mod tests {
         let quiet = Submission { quiet: true, seconds: None, ..some };
         let text = (ALL[0].text)(&quiet);
         assert!(text.contains("#SBATCH --exclusive\n") && !text.contains("--time"), "{text}");
+    }
+
+    #[test]
+    fn what_an_engine_writes_itself_never_goes_to_a_bucket() {
+        for engine in ALL {
+            let bucket = Submission { out: "s3://bucket/out".into(), ..submission(4, &[]) };
+            let text = (engine.text)(&bucket);
+            let parts: Vec<&str> = text.match_indices("s3://bucket/out").map(|(at, _)| &text[at + 15..]).collect();
+            assert!(!parts.is_empty() && parts.iter().all(|rest| !rest.starts_with('/')), "{}\n{text}", engine.name);
+            let own = text.contains("/nfs");
+            assert!(own && !text.contains("mkdir -p s3:"), "{}\n{text}", engine.name);
+        }
     }
 
     #[test]

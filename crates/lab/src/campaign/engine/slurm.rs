@@ -20,7 +20,7 @@ fn text(job: &Submission) -> String {
     if let Some(minutes) = job.minutes() {
         let _ = writeln!(out, "#SBATCH --time={minutes}");
     }
-    let log = job.out.join("slurm-%A_%a.log");
+    let log = job.beside.join("slurm-%A_%a.log");
     let _ = writeln!(out, "#SBATCH --output={}", quoted(&log.to_string_lossy()));
     let _ = writeln!(out, "exec {}", job.words("\"$SLURM_ARRAY_TASK_ID\""));
     out

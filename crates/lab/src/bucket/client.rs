@@ -1,0 +1,105 @@
+//! How `object_store` reaches a store: HTTP/1.1 by hyper and rustls with ring, as everything here, and with the authorities of the host.
+//!
+//! An answer is read to its end here, so that one that is cut short counts as a request that failed, which is made again.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use object_store::client::{
+    ClientConfigKey, ClientOptions, HttpClient, HttpConnector as Connect, HttpError, HttpErrorKind, HttpRequest,
+    HttpRequestBody, HttpResponse, HttpService,
+};
+use rustls::crypto::CryptoProvider;
+use rustls::{ClientConfig, RootCertStore};
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// A connection that is not open after this long has failed.
+const TO_CONNECT: Duration = Duration::from_secs(5);
+/// So long nothing may come.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Of an answer: a result has at most 256 MiB.
+const MOST_BYTES: usize = 257 << 20;
+
+/// What a list is called in XML.
+const LIST: &[u8] = b"ListBucketResult";
+
+/// Makes clients.
+#[derive(Debug)]
+pub struct Connector;
+
+impl Connect for Connector {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let mut tcp = HttpConnector::new();
+        tcp.set_connect_timeout(Some(TO_CONNECT));
+        tcp.set_nodelay(true);
+        tcp.enforce_http(false);
+        let plain = options.get_config_value(&ClientConfigKey::AllowHttp).is_some_and(|allowed| allowed == "true");
+        let ring = rustls::crypto::ring::default_provider;
+        let tls = match HttpsConnectorBuilder::new().with_provider_and_native_roots(ring()) {
+            // A host without authorities reaches a store without encryption all the same.
+            Err(_) if plain => HttpsConnectorBuilder::new().with_tls_config(nobody(ring())?),
+            tls => tls.map_err(failed)?,
+        };
+        let tls = if plain { tls.https_or_http() } else { tls.https_only() };
+        let connector = tls.enable_http1().wrap_connector(tcp);
+        Ok(HttpClient::new(Service(Client::builder(TokioExecutor::new()).build(connector))))
+    }
+}
+
+fn failed(why: impl Error + Send + Sync + 'static) -> object_store::Error {
+    object_store::Error::Generic { store: "S3", source: Box::new(why) }
+}
+
+/// Trusts nobody.
+fn nobody(provider: CryptoProvider) -> object_store::Result<ClientConfig> {
+    let config = ClientConfig::builder_with_provider(Arc::new(provider)).with_safe_default_protocol_versions();
+    Ok(config.map_err(failed)?.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
+}
+
+#[derive(Debug)]
+struct Service(Client<HttpsConnector<HttpConnector>, HttpRequestBody>);
+
+#[async_trait]
+impl HttpService for Service {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let is_list = request.uri().query().is_some_and(|query| query.contains("list-type="));
+        let late = |why| HttpError::new(HttpErrorKind::Timeout, why);
+        let answer = timeout(PATIENCE, self.0.request(request)).await.map_err(late)?;
+        let (head, mut body) = answer.map_err(|why| HttpError::new(kind(&why), why))?.into_parts();
+        let mut bytes = Vec::new();
+        while let Some(frame) = timeout(PATIENCE, body.frame()).await.map_err(late)? {
+            let frame = frame.map_err(|why| HttpError::new(HttpErrorKind::Interrupted, why))?;
+            bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+            if bytes.len() > MOST_BYTES {
+                let why = format!("the answer is larger than {} MiB", MOST_BYTES >> 20);
+                return Err(HttpError::new_boxed(HttpErrorKind::Decode, why.into()));
+            }
+        }
+        // The crate takes the page of a captive portal for a list of nothing.
+        if is_list && head.status.is_success() && !bytes.windows(LIST.len()).any(|part| part == LIST) {
+            return Err(HttpError::new_boxed(HttpErrorKind::Decode, "the answer is no list of a bucket".into()));
+        }
+        Ok(HttpResponse::from_parts(head, Bytes::from(bytes).into()))
+    }
+}
+
+/// What of a request failed: it decides whether it is made again.
+fn kind(why: &hyper_util::client::legacy::Error) -> HttpErrorKind {
+    if why.is_connect() {
+        return HttpErrorKind::Connect;
+    }
+    match why.source().and_then(|why| why.downcast_ref::<hyper::Error>()) {
+        Some(why) if why.is_canceled() => HttpErrorKind::Request,
+        // Whether it was obeyed is not known.
+        Some(why) if why.is_incomplete_message() || why.is_closed() => HttpErrorKind::Interrupted,
+        Some(why) if why.is_timeout() => HttpErrorKind::Timeout,
+        _ => HttpErrorKind::Unknown,
+    }
+}
