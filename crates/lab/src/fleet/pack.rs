@@ -53,7 +53,7 @@ pub const EVENTS: Table = Table {
         count("handed_over", "connections that programs got"),
         count("at_once", "connections that were open before they were asked for"),
         count("failed", "connections that failed"),
-        count("unused", "connections that nobody wanted"),
+        count("unused", "connections that were not used"),
         count("spares", "connections that were opened ahead of time"),
         count("spares_taken", "of these, those that were used"),
         number("lookup_wait_ms", "how long the run waited for lookups"),
