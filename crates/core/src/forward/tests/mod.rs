@@ -7,7 +7,6 @@ mod differential;
 mod endings;
 mod hostile;
 mod opening;
-mod stamps;
 mod stream;
 mod windows;
 

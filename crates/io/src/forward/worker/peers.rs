@@ -65,20 +65,18 @@ impl Worker {
                 Ok(Ok(())) => Ok(()),
                 Ok(Err(errno)) | Err(errno) => Err(errno),
             };
-            let opened = match outcome {
+            let input = match outcome {
                 Ok(()) => {
                     upstream.connecting = false;
-                    Ok(sockets::agreed(&upstream.socket))
+                    Input::Connected { flow, mss: sockets::mss(&upstream.socket) }
                 }
-                Err(errno) => Err(sockets::refusal(&upstream.socket, errno)),
+                Err(errno) => Input::Failed { flow, why: sockets::refusal(&upstream.socket, errno) },
             };
             self.time(flow);
-            match opened {
-                Ok(agreed) => {
-                    self.connected(now, flow, agreed);
-                    self.has_opened(now, flow);
-                }
-                Err(why) => self.feed(now, Input::Failed { flow, why }),
+            let opened = matches!(input, Input::Connected { .. });
+            self.feed(now, input);
+            if opened {
+                self.has_opened(now, flow);
             }
         } else if change.writable {
             self.feed(now, Input::Writable { flow });
