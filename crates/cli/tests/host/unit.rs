@@ -72,5 +72,5 @@ fn the_drop_in_that_measures_is_understood_whole() {
     let text = text.replace("/usr/bin/headstart up --foreground --measure --via ebpf", "/bin/true");
     assert!(text.contains("ExecStart=\nExecStart=/bin/true\n"), "the unit's command is replaced: {text}");
     assert_eq!(complaints_of(&text), "");
-    assert!(complaints_of(&text.replace("CAP_PERFMON", "CAP_PERFMOON")).contains("CAP_PERFMOON"));
+    assert!(complaints_of(&text.replace("MemoryMax=", "MemoryMix=")).contains("MemoryMix"));
 }

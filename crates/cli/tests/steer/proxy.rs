@@ -36,7 +36,8 @@ impl Proxy {
 
     /// One that listens at this address of the host.
     pub fn at(scene: &Scene, policy: &str, own: &str) -> Self {
-        let users = std::env::temp_dir().join(format!("headstart-proxy-users-{}", std::process::id()));
+        // Processes of other tests have the same number, each in its own namespace.
+        let users = scene.path("proxy-users");
         let mut options = std::fs::OpenOptions::new();
         let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&users).unwrap();
         file.write_all(b"ann:secret\nbob:hidden\n").unwrap();

@@ -85,6 +85,11 @@ impl Scene {
         Some(Self { gateway, folder, daemons: Vec::new() })
     }
 
+    /// A path in the folder of the test.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
     /// `headstart` with these words as the host or as the gateway.
     pub fn headstart(&self, gateway: bool, words: &[&str]) -> Command {
         let mut command = Command::new(HEADSTART);
