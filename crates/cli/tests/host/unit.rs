@@ -40,7 +40,8 @@ const MEASURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/syst
 
 /// What systemd has to say of a service with `text` as its drop-in.
 fn complaints_of(text: &str) -> String {
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("drop-in");
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
     std::fs::create_dir_all(folder.join("demo.service.d")).unwrap();
     let unit = folder.join("demo.service");
     std::fs::write(&unit, "[Unit]\nDescription=demo\n[Service]\nExecStart=/bin/true\n").unwrap();
