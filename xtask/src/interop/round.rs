@@ -1,4 +1,4 @@
-//! One round: a server, a relay, a client, and what became of them.
+//! One round: a server, a relay, a client, and how each ended.
 
 use super::case::{CLOSE, Case, EARLY, File, MIGRATION, RETRY};
 use super::peer::{Asked, Ready, Served};

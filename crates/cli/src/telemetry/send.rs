@@ -122,6 +122,6 @@ mod tests {
         assert_eq!(requests[0].1, requests[1].1, "the same event, and half a line is none");
         assert!(requests[1].0.starts_with("POST /v1/logs HTTP/1.1\r\n"), "{}", requests[1].0);
         assert!(requests[1].0.to_lowercase().contains("content-type: application/x-protobuf"), "{}", requests[1].0);
-        assert_eq!(send(&telemetry, address).unwrap(), exit::OK, "there is nothing, so nobody is asked");
+        assert_eq!(send(&telemetry, address).unwrap(), exit::OK, "there is nothing, and no request");
     }
 }

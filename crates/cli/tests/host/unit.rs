@@ -54,24 +54,21 @@ fn complaints_of(text: &str) -> String {
     said.lines().filter(|line| line.contains("headstart.conf") || line.contains("demo.service")).collect()
 }
 
+/// That systemd understands every line of the drop-in at `path`, whose `command` is not installed here, and would name a line that is wrong.
+fn is_understood_whole(path: &str, command: &str, [right, wrong]: [&str; 2]) {
+    let Some(()) = found("systemd-analyze", "systemd") else { return };
+    let text = std::fs::read_to_string(path).unwrap().replace(command, "/bin/true");
+    assert!(text.contains("ExecStart=\nExecStart=/bin/true\n"), "the unit's own command is replaced: {text}");
+    assert_eq!(complaints_of(&text), "");
+    assert!(complaints_of(&text.replace(right, wrong)).contains(wrong));
+}
+
 #[test]
 fn the_drop_in_for_services_is_understood_whole() {
-    let Some(()) = found("systemd-analyze", "systemd") else { return };
-    // The two commands that are not installed here.
-    let text = std::fs::read_to_string(DROP_IN).unwrap();
-    let text = text.replace("/usr/bin/headstart-run -q -- /usr/bin/COMMAND", "/bin/true");
-    assert!(text.contains("ExecStart=\nExecStart=/bin/true\n"), "the service's own command is replaced: {text}");
-    assert_eq!(complaints_of(&text), "");
-    assert!(complaints_of(&text.replace("KillMode=", "KillMood=")).contains("KillMood"));
+    is_understood_whole(DROP_IN, "/usr/bin/headstart-run -q -- /usr/bin/COMMAND", ["KillMode", "KillMood"]);
 }
 
 #[test]
 fn the_drop_in_that_measures_is_understood_whole() {
-    let Some(()) = found("systemd-analyze", "systemd") else { return };
-    // The command is not installed here.
-    let text = std::fs::read_to_string(MEASURE).unwrap();
-    let text = text.replace("/usr/bin/headstart up --foreground --measure --via ebpf", "/bin/true");
-    assert!(text.contains("ExecStart=\nExecStart=/bin/true\n"), "the unit's command is replaced: {text}");
-    assert_eq!(complaints_of(&text), "");
-    assert!(complaints_of(&text.replace("MemoryMax=", "MemoryMix=")).contains("MemoryMix"));
+    is_understood_whole(MEASURE, "/usr/bin/headstart up --foreground --measure --via ebpf", ["MemoryMax", "MemoryMix"]);
 }

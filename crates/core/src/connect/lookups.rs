@@ -124,7 +124,7 @@ impl Open {
         self.asked_of.iter().any(|asked| asked.server == server && asked.replied && !asked.repeated) && !refused
     }
 
-    /// A program that asks several servers has been told a denial.
+    /// A program that asks several servers has had a denial from one.
     pub fn was_denied(&mut self) {
         self.denied = true;
     }

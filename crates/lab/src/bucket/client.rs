@@ -44,7 +44,7 @@ impl Connect for Connector {
         let ring = rustls::crypto::ring::default_provider;
         let tls = match HttpsConnectorBuilder::new().with_provider_and_native_roots(ring()) {
             // A host without authorities reaches a store without encryption all the same.
-            Err(_) if plain => HttpsConnectorBuilder::new().with_tls_config(nobody(ring())?),
+            Err(_) if plain => HttpsConnectorBuilder::new().with_tls_config(without_authorities(ring())?),
             tls => tls.map_err(failed)?,
         };
         let tls = if plain { tls.https_or_http() } else { tls.https_only() };
@@ -57,8 +57,8 @@ fn failed(why: impl Error + Send + Sync + 'static) -> object_store::Error {
     object_store::Error::Generic { store: "S3", source: Box::new(why) }
 }
 
-/// Trusts nobody.
-fn nobody(provider: CryptoProvider) -> object_store::Result<ClientConfig> {
+/// Trusts no authority: no certificate is valid.
+fn without_authorities(provider: CryptoProvider) -> object_store::Result<ClientConfig> {
     let config = ClientConfig::builder_with_provider(Arc::new(provider)).with_safe_default_protocol_versions();
     Ok(config.map_err(failed)?.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
 }
