@@ -114,11 +114,13 @@ pub enum Pass {
     TooMany = 18,
     /// The program has reached the name and goes to another of its addresses: it means this one.
     Chosen = 19,
+    /// The program has so many descriptors open that looking through them takes longer than a connection saves.
+    ManyDescriptors = 20,
 }
 
 impl Pass {
     /// Every reason, in order.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::HostsFile,
         Self::LocalName,
         Self::SearchDomain,
@@ -138,6 +140,7 @@ impl Pass {
         Self::OutOfDescriptors,
         Self::TooMany,
         Self::Chosen,
+        Self::ManyDescriptors,
     ];
 
     /// The reason in words, for people.
@@ -162,6 +165,7 @@ impl Pass {
             Self::OutOfDescriptors => "no file descriptors left",
             Self::TooMany => "more addresses than one message can hold",
             Self::Chosen => "one of several addresses, chosen by the program",
+            Self::ManyDescriptors => "program with many open descriptors",
         }
     }
 }

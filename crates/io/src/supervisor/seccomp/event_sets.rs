@@ -12,8 +12,9 @@ use std::fs;
 use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 
-/// More descriptors than this are not looked through: that takes longer than a connection saves.
-const MAX_DESCRIPTORS: usize = 4096;
+/// More descriptors than this are not looked through. The kernel takes 2.5 us for each, and all programs wait meanwhile: 1.3 ms, which is less
+/// than a connection saves on most paths. Browsers have fewer; servers that have more choose their peers' addresses themselves.
+const MAX_DESCRIPTORS: usize = 512;
 /// More sets than this are left alone.
 const MAX_SETS: usize = 8;
 
@@ -26,6 +27,15 @@ struct Member {
     inode: u64,
 }
 
+/// Whether the process that `thread` belongs to has few enough descriptors for [`memberships`], as far as that is known before they are
+/// counted. Descriptors have the lowest numbers that are free, and a number says how many there were when it was given.
+pub(super) fn may_be_found(thread: i32, number: RawFd) -> bool {
+    // Since Linux 6.2 the size is the number of open descriptors; before, it is zero (proc(5)).
+    let open = fs::metadata(format!("/proc/{thread}/fd")).map_or(0, |folder| folder.len());
+    let least = u64::try_from(number).unwrap_or(0).max(open);
+    least <= MAX_DESCRIPTORS as u64
+}
+
 /// The sets in which the socket of `inode` is, under the number `number` of the process that `thread` belongs to.
 pub(super) fn memberships(thread: i32, number: RawFd, inode: u64) -> Result<Vec<Membership>, Pass> {
     let mut found: Vec<Membership> = Vec::new();
@@ -35,8 +45,9 @@ pub(super) fn memberships(thread: i32, number: RawFd, inode: u64) -> Result<Vec<
     let mut seen = 0;
     while let Some(entry) = entries.next() {
         let entry = entry.map_err(|_| Pass::OutOfReach)?;
-        if seen >= MAX_DESCRIPTORS {
-            return Err(Pass::EventSet);
+        // With `.` and `..`.
+        if seen > MAX_DESCRIPTORS + 2 {
+            return Err(Pass::ManyDescriptors);
         }
         seen += 1;
         let Ok((to, _)) = readlinkat_raw(&folder, entry.file_name(), &mut to) else { continue };

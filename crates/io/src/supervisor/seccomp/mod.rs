@@ -283,6 +283,10 @@ impl Seccomp {
         if is_switched_off(call.thread) {
             return Err(Some(Pass::SwitchedOff));
         }
+        // Before a connection is opened that could not be handed over.
+        if !event_sets::may_be_found(call.thread, call.number) {
+            return Err(Some(Pass::ManyDescriptors));
+        }
         let app = app_of(call.thread).ok_or(Some(Pass::OutOfReach))?;
         // All of this was read from the thread that has this number now: it is the caller, if the call still waits.
         if !self.listener.waits(call.id) {

@@ -356,6 +356,32 @@ say(*connect(t))
     assert_eq!(outcome.tally.passed.into_iter().collect::<Vec<_>>(), [(Pass::EventSet, 1)]);
 }
 
+#[test]
+fn a_program_with_many_descriptors_connects_by_itself_and_no_other_connection_is_opened() {
+    let Some(visit) = Visit::new() else { return };
+    let outcome = visit.of(r#"
+import resource
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+few, low = tcp(), tcp()
+few.setblocking(True)
+say(*connect(few))
+many = [os.dup(0) for _ in range(600)]
+low.setblocking(True)
+say(*connect(low))
+high = tcp()
+high.setblocking(True)
+say(*connect(high))
+for n in many: os.close(n)
+again = tcp()
+again.setblocking(True)
+say(*connect(again))
+"#);
+    assert_eq!(outcome.said, "exchanged ok\nown ok\nown ok\nexchanged ok");
+    assert_eq!(outcome.tally.passed.into_iter().collect::<Vec<_>>(), [(Pass::ManyDescriptors, 2)]);
+    assert_eq!((outcome.tally.handed_over, outcome.tally.unused), (2, 0));
+}
+
 /// Fills the queue of a server of the script's own, so that a connect to it waits.
 const FULL: &str = r#"
 full = socket.socket()
