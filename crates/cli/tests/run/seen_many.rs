@@ -23,17 +23,29 @@ fn open() -> usize {
     std::env::var("HEADSTART_TEST_OPEN").ok().map_or(MOST + 10, |number| number.parse().unwrap())
 }
 
-/// Opens connections to one name, says so, and holds them until its input ends.
+/// Opens connections to one name, as a few processes do, says so, and holds them until its input ends.
 const HOLD: &str = "
-import resource, socket, sys
+import os, resource, socket, sys
 from concurrent.futures import ThreadPoolExecutor
-n, port = int(sys.argv[1]), int(sys.argv[2])
-hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-with ThreadPoolExecutor(16) as pool:
-    held = list(pool.map(lambda _: socket.create_connection(('www.lab.example', port)), range(n)))
+n, port, each = int(sys.argv[1]), int(sys.argv[2]), 400
+def hold(n):
+    with ThreadPoolExecutor(16) as pool:
+        return list(pool.map(lambda _: socket.create_connection(('www.lab.example', port)), range(n)))
+heard, open_, children = os.pipe(), os.pipe(), 0
+for first in range(0, n, each):
+    children += 1
+    if os.fork() == 0:
+        os.close(heard[1])
+        held = hold(min(each, n - first))
+        os.write(open_[1], b'x')
+        os.read(heard[0], 1)
+        os._exit(0)
+os.close(open_[1])
+for _ in range(children): assert os.read(open_[0], 1)
 print('open', flush=True)
 sys.stdin.read()
+os.close(heard[1])
+for _ in range(children): os.wait()
 ";
 
 /// Scrolls both lists from their beginning to their end, a frame a step: the lines that came into sight, the elements of the document at
