@@ -24,6 +24,7 @@ mod new;
 mod outcome;
 mod package;
 mod packages;
+mod peers;
 mod python;
 mod release;
 mod requirements;
@@ -118,6 +119,14 @@ const ALL: &[Chore] = &[
         summary: "some hundred things that programs do with sockets, bare and under each way of measuring and hooking in: differences \
                   must be named exceptions, and those must differ; writes docs/results/differential.md, unless --quick or --arm",
         run: differential::run,
+    },
+    Chore {
+        group: Group::Long,
+        name: "peers",
+        arguments: "[--quick] [--program FILE]",
+        summary: "headstart's forwarder beside tun2socks and sing-box, which are built from Go's module proxy, on Linux and as on a phone, by the \
+                  lab in a quarter of an hour; writes the table in docs/compare.md; wants an idle machine",
+        run: peers::run,
     },
     Chore {
         group: Group::Long,

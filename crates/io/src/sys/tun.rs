@@ -75,6 +75,15 @@ impl Tun {
     /// the kernel puts the first number that is free there. One that exists already is never taken over, not even one that is
     /// there to be. `queue` packets may wait in it to be read. Needs CAP_NET_ADMIN there.
     pub fn create(name: &str, queue: i32) -> Result<Self, TunError> {
+        Self::made(name, queue, true)
+    }
+
+    /// One without IFF_VNET_HDR, as Android's VpnService makes it: no packet is a super-packet. Otherwise as [`Self::create`] has it.
+    pub fn create_plain(name: &str, queue: i32) -> Result<Self, TunError> {
+        Self::made(name, queue, false)
+    }
+
+    fn made(name: &str, queue: i32, framed: bool) -> Result<Self, TunError> {
         let fail = |step| move |source: io::Error| TunError { name: name.to_owned(), step, source };
         let mut options = OpenOptions::new();
         options.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
@@ -84,17 +93,18 @@ impl Tun {
             return Err(fail("its name is too long")(io::ErrorKind::InvalidInput.into()));
         }
         request.name[..name.len()].copy_from_slice(name.as_bytes());
-        let flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_TUN_EXCL) as u16;
+        let header = if framed { libc::IFF_VNET_HDR } else { 0 };
+        let flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_TUN_EXCL | header) as u16;
         request.value[..2].copy_from_slice(&flags.to_ne_bytes());
         // SAFETY: TUNSETIFF reads and writes a `struct ifreq`, which `request` is as long as.
         if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) } != 0 {
             return Err(fail("TUNSETIFF")(io::Error::last_os_error()));
         }
         // SAFETY: TUNSETOFFLOAD takes a number.
-        if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD as _, OFFLOADS) } != 0 {
+        if framed && unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD as _, OFFLOADS) } != 0 {
             return Err(fail("TUNSETOFFLOAD")(io::Error::last_os_error()));
         }
-        let tun = Self { file, name: request.name(), framed: true, trains: false };
+        let tun = Self { file, name: request.name(), framed, trains: false };
         set_queue(&mut request, queue).map_err(fail("SIOCSIFTXQLEN"))?;
         Ok(tun)
     }

@@ -1,7 +1,7 @@
 //! A connection that a peer has opened to a program (RFC 9293, section 3.10.7.3): the peer's socket stands already, and the program is
 //! called from the peer's own address. What the peer says waits in its socket until the program has answered.
 
-use super::super::{FlowId, Output, Settings};
+use super::super::{FlowId, Output, Settings, WINDOW};
 use super::down::Down;
 use super::up::Up;
 use super::{Connection, Phase, reset_for};
@@ -31,7 +31,7 @@ impl Connection {
             connected: true,
             profile: settings.profile,
             // Until the program has said its numbers.
-            up: Up::new(0, true),
+            up: Up::new(0, true, WINDOW),
             down: Down::new(first, &Segment::default(), mss),
             syn: Vec::new(),
             mss,
@@ -68,7 +68,7 @@ impl Connection {
             return;
         }
         let offered = segment.mss.unwrap_or(if self.flow.app.is_ipv4() { 536 } else { 1220 });
-        self.up = Up::new(segment.sequence, segment.scale.is_some());
+        self.up = Up::new(segment.sequence, segment.scale.is_some(), WINDOW);
         self.down = Down::opened(self.down.next(), segment, offered.min(self.mss));
         self.phase = Phase::Open;
         self.answer_again = None;

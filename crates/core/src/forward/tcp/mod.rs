@@ -13,7 +13,7 @@ mod emit;
 mod up;
 
 use super::observed::{End, Flow};
-use super::{Failure, FlowId, Output, Packet, Settings, profile};
+use super::{Failure, FlowId, Output, Packet, Settings, WINDOW, profile};
 use crate::time::{Duration, Instant};
 use crate::wire::ip::icmp::{self, Trouble};
 use crate::wire::ip::tcp::{Flags, Segment, before};
@@ -128,18 +128,20 @@ impl Connection {
         let offered = syn.segment.mss.unwrap_or(if app.is_ipv4() { 536 } else { 1220 });
         let quoted = syn.bytes.len().min(icmp::most_quoted(app.is_ipv4()));
         let traffic_class = header.traffic_class & DSCP;
+        let long = settings.long_segments && offered > LONGEST_OF_WIRES;
+        let window = if settings.long_segments && !long { up::PLAIN_WINDOW } else { WINDOW };
         let mut connection = Self {
             id,
             flow: Flow::new(id, (app, peer), now),
             phase: Phase::Asked,
             connected: false,
             profile,
-            up: Up::new(syn.segment.sequence, syn.segment.scale.is_some()),
+            up: Up::new(syn.segment.sequence, syn.segment.scale.is_some(), window),
             down: Down::new(first, &syn.segment, offered),
             syn: syn.bytes[..quoted].to_vec(),
             mss: offered,
             cut_to: None,
-            long: settings.long_segments && offered > LONGEST_OF_WIRES,
+            long,
             traffic_class,
             answer_again: None,
             look: (now + (FIRST_REPETITION - BEFORE_REPETITION), 0),

@@ -1,6 +1,6 @@
 //! From the program to the peer: data in order into the socket, acknowledged when it is there.
 
-use super::super::{HEADROOM, Output, Piece, WINDOW};
+use super::super::{HEADROOM, Output, Piece};
 use super::{Arrived, Connection, GRACE, Phase};
 use crate::time::{Duration, Instant};
 use crate::wire::ip::tcp::{Flags, before};
@@ -15,6 +15,9 @@ const SCALE: u8 = 4;
 /// twice the segments that it may have on the way, each counted as several times its length, and that room is full before a program
 /// whose peer does not read is held up. 64 KiB and 8: it is as large as it gets after 4 MB.
 const FIRST_WINDOW: usize = 64 * 1024;
+/// The largest window where no packet is a super-packet: an interface as its maker leaves it holds 500 packets (TUN_READQ_SIZE in Linux' tun.c) and
+/// loses what comes then. 64 KiB are 45 of 1460 bytes, so that eleven connections send as fast as they can and none is lost.
+pub(super) const PLAIN_WINDOW: usize = 64 * 1024;
 const GROWTH: usize = 8;
 /// No program's kernel asks whether its peer is there before this silence (TCP_KEEPIDLE is in seconds); timers are a tick off.
 const LEAST_KEEP_ALIVE: Duration = Duration::from_millis(990);
@@ -32,6 +35,8 @@ pub(super) struct Up {
     /// The window's right edge, as advertised to the program; never drawn back.
     edge: u32,
     scale: Option<u8>,
+    /// The largest window.
+    most: usize,
     /// Data in order that the socket has not taken yet.
     held: VecDeque<Piece>,
     /// Bytes that the socket has taken, as far as they were acknowledged for that.
@@ -60,7 +65,7 @@ pub(super) struct Up {
 }
 
 impl Up {
-    pub fn new(syn: u32, scaled: bool) -> Self {
+    pub fn new(syn: u32, scaled: bool, most: usize) -> Self {
         let next = syn.wrapping_add(1);
         Self {
             next,
@@ -68,6 +73,7 @@ impl Up {
             // The window of a SYN-ACK is never scaled (RFC 7323, section 2.2).
             edge: next.wrapping_add(65_535),
             scale: scaled.then_some(SCALE),
+            most,
             held: VecDeque::new(),
             passed: 0,
             waiting: 0,
@@ -143,7 +149,7 @@ impl Up {
 
     fn window(&self) -> usize {
         match self.scale {
-            Some(_) => WINDOW.min(FIRST_WINDOW + self.passed / GROWTH),
+            Some(_) => self.most.min(FIRST_WINDOW + self.passed / GROWTH),
             None => 65_535,
         }
     }
@@ -413,4 +419,4 @@ impl Connection {
     }
 }
 
-const _: () = assert!(WINDOW >> SCALE <= 65_535 && HEADROOM >= 100);
+const _: () = assert!(super::super::WINDOW >> SCALE <= 65_535 && HEADROOM >= 100);

@@ -95,6 +95,24 @@ fn who_has_sent_little_is_held_up_sooner() {
 }
 
 #[test]
+fn without_super_packets_the_window_stays_within_the_queue_of_the_interface() {
+    // The longest segments are super-packets but in name.
+    for (mss, most) in [(1460, 65_536), (65_495, WINDOW)] {
+        let mut rig = Rig::with(Settings { long_segments: true, ..Settings::default() });
+        let syn = Segment { mss: Some(mss), scale: Some(7), ..rig.segment(Flags::SYN, 0, 0) };
+        rig.tell(&syn, b"");
+        let flow = rig.flow.unwrap();
+        rig.input(Input::Connected { flow, mss: Some(1460) });
+        rig.first = rig.segments().pop().unwrap().0.sequence.wrapping_add(1);
+        for n in 0..8 * WINDOW as u32 / 1024 {
+            rig.app(Flags::ACK, 1 + 1024 * n, rig.first, &text(1024));
+        }
+        let window = usize::from(rig.segments().pop().unwrap().0.window) << 4;
+        assert!((most - 16..=most).contains(&window), "{window} where {mss} is the longest segment");
+    }
+}
+
+#[test]
 fn a_batch_is_acknowledged_at_its_end_or_by_a_quarter_of_the_window() {
     let mut rig = Rig::open();
     let (first, data) = (rig.first(), text(40 * 1000));

@@ -15,6 +15,10 @@ use headstart_core::wire::ip;
 /// hold until it is sent; of eight connections each has two in it (docs/decisions/0043).
 const TOGETHER: usize = 16;
 
+/// The longest packet that ends a row where there are no super-packets. IPv6 has each link carry 1280 bytes, which is less than what a
+/// stream's are.
+const SHORT: usize = 1024;
+
 /// A packet that was read.
 #[derive(Debug)]
 pub(super) struct Read {
@@ -22,6 +26,11 @@ pub(super) struct Read {
     bytes: Vec<u8>,
     /// Payload of each of its segments, if it has many.
     segment: Option<u16>,
+}
+
+/// Whether what was read before this packet, and it, are handed over at once: it is of no stream that more comes of.
+fn ends_row(len: usize, framed: bool) -> bool {
+    len <= if framed { SMALL } else { SHORT }
 }
 
 impl Worker {
@@ -54,6 +63,7 @@ impl Worker {
             };
             count += 1;
             self.passed += self.room.len();
+            let ends_row = ends_row(self.room.len(), self.tun.is_framed());
             let large = self.room.len() > SMALL;
             let bytes = if large { std::mem::take(&mut self.room) } else { self.room.clone() };
             self.tapped(now, false, &bytes);
@@ -66,7 +76,7 @@ impl Worker {
             }
             let segment = offload.segments.map(|segments| segments.size);
             self.together.push(Read { at: now, bytes, segment });
-            if (!large || self.together.len() >= TOGETHER) && self.hand_packets_over() {
+            if (ends_row || self.together.len() >= TOGETHER) && self.hand_packets_over() {
                 // It has taken a while.
                 self.catch_up(now);
             }
@@ -100,5 +110,20 @@ impl Worker {
         self.together = together;
         last.into_iter().for_each(|at| self.tap_waiting(at, true));
         large
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_is_long_packets_where_there_are_super_packets_and_full_ones_where_there_are_none() {
+        // An acknowledgement, a datagram of a game, a full packet of Ethernet and of IPv6's least link, a super-packet.
+        for (len, framed, plain) in
+            [(52, true, true), (600, true, true), (1500, true, false), (1280, true, false), (64_000, false, false)]
+        {
+            assert_eq!((ends_row(len, true), ends_row(len, false)), (framed, plain), "{len} bytes");
+        }
     }
 }

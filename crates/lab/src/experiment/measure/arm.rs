@@ -1,10 +1,11 @@
 //! The arms: a program without a TUN, through a forwarder of each profile, and measured in the kernel; and the places where they run.
 
+use super::beside::{self, Beside};
 use super::least::LEAST;
 use crate::experiment::Outcome;
 use crate::netns::Network;
 use crate::program::undisturbed;
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use headstart_core::forward::profile;
 use headstart_io::forward::ebpf::Programs;
 use headstart_io::sys::netlink::{LOOPBACK, Netlink, VethEnd, Via};
@@ -41,9 +42,16 @@ pub fn all() -> Vec<&'static str> {
     [BARE].into_iter().chain(profile::ALL.iter().map(|profile| profile.name)).collect()
 }
 
+/// The arms over a wire, in the order of a turn: all and that of the kernel; without a TUN, ours and those of others, where such are given.
+pub fn on_wire(outcome: &mut Outcome) -> Vec<&'static str> {
+    let others = beside::found(&[beside::TUN2SOCKS, beside::SING_BOX]);
+    if others.is_empty() { and_kernel(all(), outcome) } else { [BARE, OURS].into_iter().chain(others).collect() }
+}
+
 /// Two hosts with nothing between them: no emulator, so that microseconds count.
 pub struct Wire {
-    client: NetNs,
+    /// Where programs are.
+    pub(super) client: NetNs,
     server: NetNs,
 }
 
@@ -60,6 +68,10 @@ impl Wire {
         Netlink::open()?.veth(end(&client, 1), end(&server, 2))?;
         for (ns, own, other, mac) in [(&client, CLIENT, WIRED, 2), (&server, WIRED, CLIENT, 1)] {
             ns.run(|| {
+                // A forwarder's own connections may come back another way than the programs' go.
+                for name in ["all", "default"] {
+                    let _ = std::fs::write(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"), "0");
+                }
                 let mut netlink = Netlink::open()?;
                 netlink.up(LOOPBACK)?;
                 let index = netlink.index("eth0")?;
@@ -154,12 +166,28 @@ impl<'a> Stage<'a> {
 
     /// The same with further flags of ours.
     pub fn say_with(&self, arm: &str, flags: &[&OsStr], words: &[String]) -> anyhow::Result<serde_json::Value> {
-        let output = self.command_with(arm, flags, words)?.output().context("starting a program")?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        serde_json::from_str(text.trim()).with_context(|| {
-            format!("{words:?} under {arm} said {text:?} and {:?}", String::from_utf8_lossy(&output.stderr))
-        })
+        if !beside::is_beside(arm) {
+            return heard(&mut self.command_with(arm, flags, words)?, arm);
+        }
+        let Place::Wire(wire) = self.place else { bail!("{arm} is only for a wire") };
+        let forwarder = Beside::start(arm, wire, &self.program)?;
+        let mut command = Command::new(&self.prober);
+        forwarder.programs(wire).adopt(&mut command)?;
+        command.arg("probe").args(words);
+        undisturbed(&mut command);
+        let mut said = heard(&mut command, arm)?;
+        forwarder.account(&mut said)?;
+        Ok(said)
     }
+}
+
+/// What a workload says under an arm, as JSON.
+fn heard(command: &mut Command, arm: &str) -> anyhow::Result<serde_json::Value> {
+    let output = command.stdin(Stdio::null()).output().context("starting a program")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(text.trim()).with_context(|| {
+        format!("{command:?} under {arm} said {text:?} and {:?}", String::from_utf8_lossy(&output.stderr))
+    })
 }
 
 /// Numbers under a key of what a workload has said.

@@ -131,7 +131,7 @@ fn one(cx: &Context, outcome: &mut Outcome, name: &str, stage: Stage<'_>, peer: 
     let to = listener.local_addr()?;
     std::thread::spawn(move || serve(&listener));
     let (turns, times) = if cx.quick { (3, 10) } else { (10, 20) };
-    let mut arms = arm::and_kernel(arm::all(), outcome);
+    let mut arms = if name == WIRE { arm::on_wire(outcome) } else { arm::and_kernel(arm::all(), outcome) };
     // Where a forwarder's own microseconds show, those that nobody can save stand beside them.
     arms.extend((name == WIRE).then_some(LEAST));
     let mut all: Vec<[Vec<f64>; 2]> = vec![Default::default(); arms.len()];

@@ -4,12 +4,14 @@
 //! tools that the paper measured, as profiles of the same forwarder.
 
 pub mod arm;
+mod beside;
 pub mod cost;
 pub mod device;
 pub mod gaps;
 pub mod latency;
 mod least;
 pub mod lte;
+mod phone;
 pub mod probe;
 pub mod semantics;
 pub mod throughput;

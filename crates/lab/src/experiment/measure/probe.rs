@@ -2,7 +2,7 @@
 //! the experiments, without a TUN and through forwarders, and knows nothing of either.
 
 use super::semantics;
-use super::{cost, gaps, latency, least, throughput, truth};
+use super::{cost, gaps, latency, least, phone, throughput, truth};
 use serde_json::Value;
 use std::io;
 use std::net::SocketAddr;
@@ -53,6 +53,7 @@ pub fn run(words: &[String]) -> Result<Value, ProbeError> {
             let kind = rest.get(1).ok_or_else(unknown)?;
             gaps::probe(address(0)?, kind, number(2)?).map_err(failed)
         }
+        phone::DAY => phone::day(address(0)?).map_err(failed),
         least::LEAST => least::probe(rest).map_err(failed),
         truth::OWNERS => truth::owners_probe(address(0)?, &rest[1..]).map_err(failed),
         truth::RATE => truth::rate_probe(address(0)?, number(1)?).map_err(failed),

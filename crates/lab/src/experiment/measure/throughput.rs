@@ -1,8 +1,11 @@
 //! `measure-throughput`: one connection and eight, up and down, without a TUN and through forwarders (claim P3.3).
 
-use super::arm::{self, EBPF, Place, Stage, Wire};
+use super::arm::{self, EBPF, OURS, Place, Stage, Wire};
+use super::beside::is_beside;
+use super::cost::Counts;
 use super::latency::world;
 use super::least::LEAST;
+use super::phone;
 use crate::experiment::target::Target;
 use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Price, Row, Series, Speeds};
 use crate::netns::Network;
@@ -17,7 +20,15 @@ pub const ENTRY: Entry = Entry {
     name: "measure-throughput",
     shows: "Throughput through headstart's forwarder equals that of the path; reproduces the flaws of the paper's tools",
     claims: &["P3.3"],
-    conditions: &["one-flow-up", "one-flow-down", "eight-flows-up", "eight-flows-down", "link-up", "link-down"],
+    conditions: &[
+        "one-flow-up",
+        "one-flow-down",
+        "eight-flows-up",
+        "eight-flows-down",
+        "link-up",
+        "link-down",
+        phone::CONDITION,
+    ],
     speeds: Speeds::Namespaces,
     run,
 };
@@ -36,23 +47,25 @@ const KEPT_SURELY: Target = Target::AtLeast(0.95);
 /// Turns of these two arms alone, over the veth pair: their difference of a few per cent is less than that between turns.
 const MORE_TURNS: usize = 16;
 /// What a connection's first byte asks the peer for.
-const UP: u8 = b'u';
+pub const UP: u8 = b'u';
 /// And a connection that is to be sent as much as goes.
 pub const DOWN: u8 = b'd';
 
-/// Sends or takes as much as goes in `millis` over so many connections; Mbit/s, of what has arrived.
+/// Sends or takes as much as goes in `millis` over so many connections; Mbit/s of what has arrived, its bytes, and for how long this
+/// process's parent, which may be the forwarder, had a processor meanwhile.
 pub fn probe(to: SocketAddr, up: bool, flows: u64, millis: u64) -> io::Result<serde_json::Value> {
     let clock = Clock::new();
     let until = clock.now() + Duration::from_millis(millis);
     let streams = (0..flows).map(|_| TcpStream::connect(to)).collect::<io::Result<Vec<_>>>()?;
-    let start = clock.now();
+    let (start, first) = (clock.now(), Counts::of_parent()?);
     let bytes = std::thread::scope(|scope| {
         let threads: Vec<_> =
             streams.into_iter().map(|s| scope.spawn(move || move_data(s, up, clock, until))).collect();
         threads.into_iter().map(|t| t.join().unwrap_or_else(|_| Err(io::Error::other("died")))).sum::<io::Result<u64>>()
     })?;
     let took = clock.now().since(start).as_secs_f64();
-    Ok(serde_json::json!({ "mbit_s": bytes as f64 * 8.0 / 1e6 / took }))
+    let ran_s = Counts::of_parent()?.ran_since(first);
+    Ok(serde_json::json!({ "mbit_s": bytes as f64 * 8.0 / 1e6 / took, "bytes": bytes, "ran_s": ran_s }))
 }
 
 fn move_data(mut stream: TcpStream, up: bool, clock: Clock, until: Instant) -> io::Result<u64> {
@@ -117,47 +130,120 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             (Place::Network(&network), PEER.to_owned())
         };
         let stage = Stage::new(place, cx.program.clone())?;
-        one(cx, &mut outcome, (name, flows, up), &stage, &peer)?;
+        let load = Load { condition: name, metric: "throughput", flows, up };
+        one(cx, &mut outcome, &load, &stage, serving(&stage, &peer)?)?;
+    }
+    if cx.wants(phone::CONDITION) && !cx.progress.stop() {
+        let stage = Stage::new(Place::Wire(&wire), cx.program.clone())?;
+        phone::run(cx, &mut outcome, &stage, serving(&stage, &arm::WIRED.to_string())?)?;
     }
     outcome.method.push(
         "Arms take turns, without a TUN at the start of each; over the veth pair the arm of the kernel and that without a TUN have \
          16 further turns, in changing order. A program writes, or reads, for a set time; the time of its data \
          runs from the first byte until the peer has confirmed the last one. Ratios are of medians over the turns. Over the veth \
-         pair the arm `least` only passes on and acknowledges what the program writes, sixteen packets at a time."
+         pair the arm `least` only passes on and acknowledges what the program writes, sixteen packets at a time. The processor time \
+         of a forwarder is that of its process's threads, in user space and in the kernel, for each GB of the program's data."
             .into(),
     );
     Ok(outcome)
 }
 
-fn one(
-    cx: &Context,
-    outcome: &mut Outcome,
-    (name, flows, up): (&str, u64, bool),
-    stage: &Stage<'_>,
-    peer: &str,
-) -> anyhow::Result<()> {
-    let claims = Claims::built_in()?;
+/// A peer that serves throughput, in a thread of its own.
+fn serving(stage: &Stage<'_>, peer: &str) -> anyhow::Result<SocketAddr> {
     let listener = stage.on_servers(|| TcpListener::bind((peer, 0)))??;
     let to = listener.local_addr()?;
     std::thread::spawn(move || serve(&listener));
-    let (turns, millis) = if cx.quick { (3, 1000) } else { (7, 3000) };
-    let mut arms = arm::and_kernel(arm::all(), outcome);
-    // Where nothing but the machine limits them, what nobody can save stands beside them.
-    arms.extend((up && !name.starts_with("link")).then_some(LEAST));
-    let mut all = vec![Vec::new(); arms.len()];
-    let order = order(&arms, turns, if cx.quick || name.starts_with("link") { 0 } else { MORE_TURNS });
+    Ok(to)
+}
+
+/// What a program does, and what its rows are called.
+pub struct Load<'a> {
+    /// The condition.
+    pub condition: &'a str,
+    /// The metric, without a statistic.
+    pub metric: &'a str,
+    /// Connections at once.
+    pub flows: u64,
+    /// Whether the program sends.
+    pub up: bool,
+}
+
+/// What an arm has reached, a value a turn.
+#[derive(Default)]
+pub struct Reached {
+    /// Mbit/s.
+    pub rate: Vec<f64>,
+    /// Processor time of its forwarder, in seconds for each GB, if it has one that was seen.
+    pub cost: Vec<f64>,
+}
+
+/// Has each of the arms do it, in this order; what they have reached, or none if the run is to stop.
+pub fn reach(
+    cx: &Context,
+    stage: &Stage<'_>,
+    to: SocketAddr,
+    load: &Load<'_>,
+    arms: &[&str],
+    order: &[usize],
+) -> anyhow::Result<Option<Vec<Reached>>> {
+    let millis = if cx.quick { 1000 } else { 3000 };
+    let mut all: Vec<Reached> = arms.iter().map(|_| Reached::default()).collect();
     for (step, &n) in order.iter().enumerate() {
-        cx.progress.step(step as u64, order.len() as u64, &format!("{name}, {}", arms[n]));
+        cx.progress.step(step as u64, order.len() as u64, &format!("{}, {}", load.condition, arms[n]));
         if cx.progress.stop() {
-            outcome.invalidate("it was stopped early");
-            return Ok(());
+            return Ok(None);
         }
-        let direction = if up { "up" } else { "down" };
-        let words = [WORKLOAD, &to.to_string(), direction, &flows.to_string(), &millis.to_string()];
+        let direction = if load.up { "up" } else { "down" };
+        let words = [WORKLOAD, &to.to_string(), direction, &load.flows.to_string(), &millis.to_string()];
         let said = stage.say(arms[n], &words.map(str::to_owned))?;
-        all[n].extend(said["mbit_s"].as_f64());
+        all[n].rate.extend(said["mbit_s"].as_f64());
+        if arms[n] == OURS || is_beside(arms[n]) {
+            all[n]
+                .cost
+                .extend(said["ran_s"].as_f64().zip(said["bytes"].as_f64()).map(|(ran, bytes)| ran / bytes * 1e9));
+        }
     }
-    let series = |n: usize| Series::new(name, "throughput", "Mbit/s", arms[n], all[n].iter().copied());
+    Ok(Some(all))
+}
+
+/// Rows of what forwarders took of the processors: the first, which is ours, and others beside it.
+pub fn costs(
+    outcome: &mut Outcome,
+    load: &Load<'_>,
+    arms: &[&str],
+    reached: &[Reached],
+    seed: u64,
+) -> anyhow::Result<()> {
+    let metric = load.metric.replace("throughput", "processor time of the forwarder");
+    let seen = arms.iter().zip(reached).filter(|(_, reached)| !reached.cost.is_empty());
+    let all =
+        seen.map(|(arm, reached)| Series::new(load.condition, &metric, "s/GB", arm, reached.cost.iter().copied()));
+    let all: Vec<Series> = all.collect();
+    for (n, series) in all.iter().enumerate() {
+        outcome.rows.push(if n == 0 {
+            let value = Statistic::Median.of(&series.present())?;
+            Row::measured(load.condition, &format!("{metric}, {}", Statistic::Median), "s/GB", &series.arm, value)
+        } else {
+            Row::compare(series, &all[0], Statistic::Median, Pairing::Unpaired, seed)?
+        });
+    }
+    outcome.samples.extend(all);
+    Ok(())
+}
+
+fn one(cx: &Context, outcome: &mut Outcome, load: &Load<'_>, stage: &Stage<'_>, to: SocketAddr) -> anyhow::Result<()> {
+    let claims = Claims::built_in()?;
+    let name = load.condition;
+    let on_link = name.starts_with("link");
+    let mut arms = if on_link { arm::and_kernel(arm::all(), outcome) } else { arm::on_wire(outcome) };
+    // Where nothing but the machine limits them, what nobody can save stands beside them.
+    arms.extend((load.up && !on_link).then_some(LEAST));
+    let order = order(&arms, if cx.quick { 3 } else { 7 }, if cx.quick || on_link { 0 } else { MORE_TURNS });
+    let Some(reached) = reach(cx, stage, to, load, &arms, &order)? else {
+        outcome.invalidate("it was stopped early");
+        return Ok(());
+    };
+    let series = |n: usize| Series::new(name, load.metric, "Mbit/s", arms[n], reached[n].rate.iter().copied());
     for (n, arm) in arms.iter().enumerate().skip(1) {
         let row = Row::compare(&series(n), &series(0), Statistic::Median, Pairing::Unpaired, cx.seed)?;
         if *arm == EBPF {
@@ -170,12 +256,12 @@ fn one(
     let (condition, arm) = (name.into(), arms[0].into());
     outcome.prices.push(Price { condition, arm, what: "throughput".into(), unit: "Mbit/s".into(), amount: bare });
     outcome.samples.extend((0..arms.len()).map(series));
-    Ok(())
+    costs(outcome, load, &arms, &reached, cx.seed)
 }
 
 /// Which arm runs when: `turns` of all in their order, the first without a TUN, then `more` of that one and the kernel's, which change
 /// places from turn to turn.
-fn order(arms: &[&str], turns: usize, more: usize) -> Vec<usize> {
+pub fn order(arms: &[&str], turns: usize, more: usize) -> Vec<usize> {
     let all = (0..turns).flat_map(|_| 0..arms.len());
     let Some(kernel) = arms.iter().position(|arm| *arm == EBPF) else { return all.collect() };
     all.chain((0..more).flat_map(|turn| if turn % 2 == 0 { [kernel, 0] } else { [0, kernel] })).collect()

@@ -16,7 +16,7 @@ use anyhow::Context as _;
 use serde_json::Value;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-pub use workload::{CROWD, PACED, PARKED, crowd, paced, parked};
+pub use workload::{CROWD, Counts, PACED, PARKED, crowd, megabytes, paced, parked};
 
 /// The experiment.
 pub const ENTRY: Entry = Entry {

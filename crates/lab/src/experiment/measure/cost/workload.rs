@@ -38,34 +38,46 @@ const SETTLED: Duration = Duration::from_secs(2);
 
 /// What the kernel counts of a process.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+pub struct Counts {
     /// Times that one of its threads has gone to sleep.
     sleeps: u64,
     /// Time that they have had a processor for, in nanoseconds.
     ran: u64,
 }
 
-/// Of all threads of this process's parent.
-fn of_parent() -> io::Result<Counts> {
-    let mut counts = Counts::default();
-    for task in fs::read_dir(format!("/proc/{}/task", parent_id()))?.flatten() {
-        // One that has ended meanwhile sleeps no more.
-        let read = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
-        let status = read("status");
-        let sleeps = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-        counts.sleeps += sleeps.and_then(|n| n.trim().parse::<u64>().ok()).unwrap_or(0);
-        let ran = read("schedstat");
-        counts.ran += ran.split(' ').next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
+impl Counts {
+    /// Of all threads of a process.
+    pub fn of(pid: u32) -> io::Result<Self> {
+        let mut counts = Self::default();
+        for task in fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
+            // One that has ended meanwhile sleeps no more.
+            let read = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
+            let status = read("status");
+            let sleeps = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            counts.sleeps += sleeps.and_then(|n| n.trim().parse::<u64>().ok()).unwrap_or(0);
+            let ran = read("schedstat");
+            counts.ran += ran.split(' ').next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
+        }
+        Ok(counts)
     }
-    Ok(counts)
+
+    /// Of this process's parent.
+    pub fn of_parent() -> io::Result<Self> {
+        Self::of(parent_id())
+    }
+
+    /// Seconds that it has had a processor for since `first`.
+    pub fn ran_since(self, first: Self) -> f64 {
+        self.ran.saturating_sub(first.ran) as f64 / 1e9
+    }
 }
 
-/// Megabytes of this process's parent that are in memory.
-fn resident() -> io::Result<f64> {
-    let status = fs::read_to_string(format!("/proc/{}/status", parent_id()))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+/// Megabytes of a process under a key of its status, as `VmRSS:`.
+pub fn megabytes(pid: u32, key: &str) -> io::Result<f64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(key));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<f64>().ok());
-    kib.map(|kib| kib * 1024.0 / 1e6).ok_or_else(|| io::Error::other("no VmRSS"))
+    kib.map(|kib| kib * 1024.0 / 1e6).ok_or_else(|| io::Error::other(format!("no {key}")))
 }
 
 /// As many descriptors as this process may have.
@@ -78,6 +90,7 @@ pub fn raise_limit() {
 pub fn crowd(to: SocketAddr, connections: u64, millis: u64) -> io::Result<Value> {
     raise_limit();
     let clock = Clock::new();
+    let resident = || megabytes(parent_id(), "VmRSS:");
     let before = resident()?;
     let open = |_| {
         let mut stream = TcpStream::connect(to)?;
@@ -85,9 +98,9 @@ pub fn crowd(to: SocketAddr, connections: u64, millis: u64) -> io::Result<Value>
     };
     let streams = (0..connections).map(open).collect::<io::Result<Vec<_>>>()?;
     clock.sleep(SETTLED);
-    let (start, first) = (clock.now(), of_parent()?);
+    let (start, first) = (clock.now(), Counts::of_parent()?);
     clock.sleep(Duration::from_millis(millis));
-    let (took, last) = (clock.now().since(start).as_secs_f64(), of_parent()?);
+    let (took, last) = (clock.now().since(start).as_secs_f64(), Counts::of_parent()?);
     let held = resident()?;
     drop(streams);
     Ok(json!({
@@ -100,11 +113,11 @@ pub fn paced(to: SocketAddr, up: bool, millis: u64) -> io::Result<Value> {
     let clock = Clock::new();
     let mut stream = TcpStream::connect(to)?;
     stream.write_all(&[if up { UP } else { DOWN }])?;
-    let (start, first) = (clock.now(), of_parent()?);
+    let (start, first) = (clock.now(), Counts::of_parent()?);
     let until = start + Duration::from_millis(millis);
     let bytes = if up { give(&mut stream, &clock, until)? } else { take(&mut stream, &clock, until)? };
-    let (took, last) = (clock.now().since(start).as_secs_f64(), of_parent()?);
-    let percent = last.ran.saturating_sub(first.ran) as f64 / 1e9 / took * 100.0;
+    let (took, last) = (clock.now().since(start).as_secs_f64(), Counts::of_parent()?);
+    let percent = last.ran_since(first) / took * 100.0;
     Ok(json!({ "percent": percent, "took_s": took, "mbit_s": bytes as f64 * 8.0 / 1e6 / took }))
 }
 
