@@ -209,6 +209,21 @@ def datagram_from_outside(c):
     return got[0], got[1][0], peer.heard()
 
 
+@case(quick=True)
+def datagram_from_outside_to_another_address(c):
+    """Of several addresses of a host, a program that looks where it was asked (IP_PKTINFO) answers from there."""
+    one = c.udp(3)
+    one.setsockopt(c.level, 49 if c.v6 else 8, 1)
+    one.bind((c.any, 0))
+    peer = c.peer("asks", to=c.second, to_port=one.getsockname()[1], one_peer=True)
+    peer.go()
+    got = tried(one.recvmsg, 100, 200)
+    if isinstance(got, str):
+        return got, peer.heard()
+    one.sendmsg([b"welcome"], got[1], 0, got[3])
+    return got[0], got[3][0], peer.heard()
+
+
 @case("4", quick=True)
 def told_where_to_call(c):
     """FTP's active mode: an outgoing connection says a port, and the peer calls it."""

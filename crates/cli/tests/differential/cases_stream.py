@@ -311,3 +311,13 @@ def narrow_path(c):
     mtu, mss = stream.getsockopt(c.level, 24 if c.v6 else 14), stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
     stream.close()
     return f"MTU {mtu}, MSS {mss}", peer.heard()
+
+
+@case()
+def black_hole_for_large_segments(c):
+    """No router says that a segment is too long: it is found out (RFC 4821)."""
+    peer, stream = c.peer("reads"), c.tcp(20)
+    stream.connect((c.net(81), peer.port))
+    stream.sendall(b"x" * 50000)
+    stream.close()
+    return peer.heard()

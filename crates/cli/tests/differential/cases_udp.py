@@ -93,6 +93,16 @@ def too_large_for_the_path(c):
     return "sent" if first in (1400, "EMSGSIZE") else first, told, mtu, second, third, len(one.recv(2000)) if third == 1200 else ""
 
 
+@case()
+def black_hole_for_large_datagrams(c):
+    """Do not fragment, and a router that says nothing: what is short arrives, as one that looks for the length finds (RFC 8899)."""
+    peer, one = c.peer("echoes_datagrams", ip=c.net(81)), with_queue(c)
+    one.setsockopt(c.level, 23 if c.v6 else 10, 2)
+    one.connect((c.net(81), peer.port))
+    first, told = tried(one.send, b"x" * 1400), error_queue(c, one)
+    return first, told, one.getsockopt(c.level, 24 if c.v6 else 14), tried(one.send, b"x" * 1200), len(one.recv(2000))
+
+
 @case(quick=True)
 def probing_the_path(c):
     """IP_PMTUDISC_PROBE: what the kernel knows of the path does not count."""

@@ -33,7 +33,9 @@ def sh(text, netns=None):
             sys.exit(f"{line}: {done.stderr.strip()}")
 
 
+# Black holes are looked for, as some systems do (RFC 4821): by the path's kernel, which is the host's under every arm.
 HOST = """
+sysctl -qw net.ipv4.tcp_mtu_probing=1
 ip link set lo up
 ip link add eth0 type veth peer name host netns router
 ip addr add 198.18.0.2/24 dev eth0
@@ -77,6 +79,8 @@ ip addr add 2001:db8:19::2/64 dev eth0 nodad
 ip addr add 2001:db8:19::3/64 dev eth0 nodad preferred_lft 0
 ip addr add 198.19.80.2/32 dev eth0
 ip addr add 2001:db8:80::2/128 dev eth0 nodad preferred_lft 0
+ip addr add 198.19.81.2/32 dev eth0
+ip addr add 2001:db8:81::2/128 dev eth0 nodad preferred_lft 0
 ip link set eth0 up
 ip route add default via 198.19.0.1
 ip -6 route add default via 2001:db8:19::1
@@ -86,6 +90,8 @@ ROUTER_FILTER = """
 table inet differential {
     chain forward {
         type filter hook forward priority 0;
+        ip daddr 198.19.81.0/24 meta length > 1300 drop
+        ip6 daddr 2001:db8:81::/64 meta length > 1300 drop
         ip daddr 198.19.70.0/24 reject with icmp host-unreachable
         ip daddr 198.19.71.0/24 reject with icmp admin-prohibited
         ip daddr 198.19.99.0/24 reject with icmp net-unreachable

@@ -22,7 +22,7 @@ pub(super) const FAR_AWAY: [IpAddr; 2] =
 /// Where the host has no way out: addresses that no host has (RFC 5737), so that programs get the host's own errors.
 const NOWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 /// What a program may find out of its namespace, and behaves by: as the host has it.
-const COPIED: [&str; 12] = [
+const COPIED: [&str; 14] = [
     "net/core/somaxconn",
     "net/ipv4/ip_default_ttl",
     "net/ipv4/ip_local_port_range",
@@ -32,9 +32,11 @@ const COPIED: [&str; 12] = [
     "net/ipv4/tcp_keepalive_time",
     "net/ipv4/tcp_no_metrics_save",
     "net/ipv4/tcp_rmem",
+    "net/ipv4/tcp_sack",
     "net/ipv4/tcp_syn_retries",
     "net/ipv4/tcp_wmem",
     "net/ipv4/tcp_slow_start_after_idle",
+    "net/ipv4/tcp_timestamps",
 ];
 /// Only the programs cause packets; and what the host says of them by its own address, which they have too, is heard.
 const QUIET: [(&str, &str); 5] = [

@@ -53,9 +53,7 @@ impl Worker {
         (traffic_class, hop_limit, whole): (u8, u8, bool),
     ) {
         let Some(socket) = self.echo_socket(to.is_ipv4(), &message) else { return };
-        if to.is_ipv4() {
-            let _ = datagram::keep_whole(socket, whole);
-        }
+        let _ = datagram::keep_whole(socket, to.is_ipv4(), whole);
         let send = || datagram::send(socket, SocketAddr::new(to, 0), &message, traffic_class, hop_limit);
         let sent = datagram::past_refusals(send);
         if sent.err().and_then(|e| e.raw_os_error()) != Some(libc::EMSGSIZE) {

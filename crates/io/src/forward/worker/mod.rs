@@ -1,6 +1,7 @@
 //! One thread, one event loop, one forwarder: sleeps until a packet, a socket or a timer wants something.
 
 mod accelerator;
+mod asked;
 mod attribution;
 mod calls;
 mod delivery;
@@ -184,6 +185,8 @@ struct Upstream {
     request: Option<Request>,
     /// What is known of the program's data on it.
     delivery: Delivery,
+    /// The longest packet that its path takes, as the program's kernel was told.
+    path_mtu: u32,
 }
 
 /// Whose a connection is, and whether its process is still looked for.
@@ -229,6 +232,8 @@ struct Port {
     turns: u8,
     /// A program has bound it, for callers.
     is_bound: bool,
+    /// Where callers have asked.
+    asked: asked::Asked,
 }
 
 /// See the module.

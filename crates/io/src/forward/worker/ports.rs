@@ -1,10 +1,11 @@
 //! Datagrams: sockets that are no connections, and what the network says of what they sent.
 
+use super::asked::Asked;
 use super::{BATCH, MAPPINGS, Port, Teller, Whose, Worker, sockets};
 use crate::driver::Hands;
 use crate::forward::sockets::Origin;
 use crate::poll::Interest;
-use crate::sys::datagram::{self, Lost};
+use crate::sys::datagram::{self, Around, Lost};
 use crate::sys::tun::ROOM;
 use headstart_core::forward::{FlowId, HEADROOM, Input, MappingId};
 use headstart_core::machine::Machine;
@@ -50,7 +51,12 @@ impl Worker {
         if let Ok(socket) = sockets::datagrams(origin, self.tun.takes_trains(), &self.exit)
             && self.poll.add(&socket, MAPPINGS + mapping.0, Interest::Read).is_ok()
         {
-            self.ports.insert(mapping, Port { socket, whole: None, app, whose: None, turns, is_bound: false });
+            if self.inbound.is_some() && origin.1.address.is_none() {
+                // Where that cannot be told, the kernel chooses where answers come from.
+                let _ = datagram::tell_destination(&socket, origin.0);
+            }
+            let asked = Asked::default();
+            self.ports.insert(mapping, Port { socket, whole: None, app, whose: None, turns, is_bound: false, asked });
             self.by_port.insert(app, mapping);
         } else {
             self.forwarder.handle_input(now, Input::NotMapped { mapping });
@@ -77,12 +83,13 @@ impl Worker {
     ) {
         self.identify_port(now, mapping, to);
         let Some(port) = self.ports.get_mut(&mapping) else { return };
-        if to.is_ipv4() && port.whole != Some(whole) && datagram::keep_whole(&port.socket, whole).is_ok() {
+        if port.whole != Some(whole) && datagram::keep_whole(&port.socket, to.is_ipv4(), whole).is_ok() {
             port.whole = Some(whole);
         }
+        let around = Around { traffic_class, hop_limit, from: port.asked.at(to) };
         let sent = match train {
-            Some(size) => datagram::send_train(&port.socket, to, data, (traffic_class, hop_limit), size),
-            None => datagram::past_refusals(|| datagram::send(&port.socket, to, data, traffic_class, hop_limit)),
+            Some(size) => datagram::send_train(&port.socket, to, data, around, size),
+            None => datagram::past_refusals(|| datagram::send_around(&port.socket, to, data, around)),
         };
         let Some(errno) = sent.err().and_then(|e| e.raw_os_error()) else { return };
         let mut said = Vec::new();
@@ -157,11 +164,14 @@ impl Worker {
                 Ok(arrived) => {
                     self.passed += self.room.len() - HEADROOM;
                     let bytes = self.room.clone();
-                    let datagram::Arrived { from, traffic_class, hop_limit, train } = arrived;
+                    let datagram::Arrived { from, traffic_class, hop_limit, train, at } = arrived;
                     let marks = (traffic_class, hop_limit);
                     if self.is_neighbour(now, mapping, from.ip()) {
-                        self.carry_inside(now, (mapping, from), &bytes[HEADROOM..], train);
+                        self.carry_inside(now, (mapping, from, at), &bytes[HEADROOM..], train);
                         continue;
+                    }
+                    if let (Some(at), Some(port)) = (at, self.ports.get_mut(&mapping)) {
+                        port.asked.came(from, at, port.app.ip());
                     }
                     // A stranger may speak first.
                     if self.ports.get(&mapping).is_some_and(|port| port.whose.is_none()) {
