@@ -230,7 +230,7 @@ pub fn forward(tun: Tun, protector: Option<Protector>, args: &Wanted<'_>) -> any
     let outputs = Outputs::open(args)?;
     let stop = signal::ending().context("handling signals")?;
     let namespace = NetNs::current().context("the network namespace")?;
-    let enclosure = Enclosure { namespace, tun, mtu: None, addresses: Vec::new(), refusals: None };
+    let enclosure = Enclosure { namespace, tun, mtu: None, addresses: Vec::new(), routes: None };
     let (mut worker, measured, clock) = prepare(enclosure, profile::DEFAULT, args, outputs)?;
     match protector {
         Some(protector) => worker.protect(protector),

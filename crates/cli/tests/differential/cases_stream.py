@@ -302,10 +302,20 @@ def shared_by_a_child(c):
 
 
 @case(quick=True)
+def narrow_route(c):
+    """A route of the host with a smaller MTU: it bounds segments both ways."""
+    return narrow(c, c.net(82))
+
+
+@case(quick=True)
 def narrow_path(c):
     """A router with a smaller MTU: the kernel learns of it."""
+    return narrow(c, c.narrow_ip)
+
+
+def narrow(c, ip):
     peer, stream = c.peer("reads"), c.tcp()
-    stream.connect((c.narrow_ip, peer.port))
+    stream.connect((ip, peer.port))
     stream.sendall(b"x" * 200000)
     until(lambda: unsent(stream) == 0)
     mtu, mss = stream.getsockopt(c.level, 24 if c.v6 else 14), stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)

@@ -48,9 +48,11 @@ ip -6 route add default via 2001:db8:18::1
 ip route add unreachable 198.19.73.0/24
 ip route add prohibit 198.19.74.0/24
 ip route add blackhole 198.19.75.0/24
+ip route add 198.19.82.0/24 via 198.18.0.1 mtu 1300
 ip -6 route add unreachable 2001:db8:73::/64
 ip -6 route add prohibit 2001:db8:74::/64
 ip -6 route add blackhole 2001:db8:75::/64
+ip -6 route add 2001:db8:82::/64 via 2001:db8:18::1 mtu 1300
 """
 ROUTER = """
 sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 net.ipv4.icmp_ratelimit=0 net.ipv6.icmp.ratelimit=0 net.ipv4.icmp_msgs_per_sec=100000
@@ -81,6 +83,8 @@ ip addr add 198.19.80.2/32 dev eth0
 ip addr add 2001:db8:80::2/128 dev eth0 nodad preferred_lft 0
 ip addr add 198.19.81.2/32 dev eth0
 ip addr add 2001:db8:81::2/128 dev eth0 nodad preferred_lft 0
+ip addr add 198.19.82.2/32 dev eth0
+ip addr add 2001:db8:82::2/128 dev eth0 nodad preferred_lft 0
 ip link set eth0 up
 ip route add default via 198.19.0.1
 ip -6 route add default via 2001:db8:19::1

@@ -1,7 +1,7 @@
 //! A network namespace whose only way out is a TUN interface: programs in it have the host's addresses and see no other
 //! difference. The host itself is not changed, and when the enclosure is dropped nothing is left of it.
 
-use super::Refusals;
+use super::Routes;
 use crate::sys::netlink::{LOOPBACK, Netlink, NetlinkError, Via};
 use crate::sys::netns::NetNs;
 use crate::sys::tun::{Tun, TunError};
@@ -84,8 +84,8 @@ pub struct Enclosure {
     pub mtu: Option<u32>,
     /// Its addresses, as far as they are known.
     pub addresses: Vec<IpAddr>,
-    /// Routes of the host's that refuse there too, if they could be copied.
-    pub refusals: Option<Refusals>,
+    /// What it has of the host's routes, if they could be copied.
+    pub routes: Option<Routes>,
 }
 
 impl Enclosure {
@@ -115,8 +115,8 @@ impl Enclosure {
             })
             .map_err(EnclosureError::Namespace)??;
         // Without them there are errors later, or others, and that is all.
-        let refusals = Refusals::copy(host, inside, &addresses).ok();
-        Ok(Self { namespace, tun, mtu: Some(mtu), addresses, refusals })
+        let routes = Routes::copy(host, inside, &addresses, mtu).ok();
+        Ok(Self { namespace, tun, mtu: Some(mtu), addresses, routes })
     }
 }
 

@@ -124,15 +124,32 @@ pub fn tell_destination(socket: impl AsFd, v4: bool) -> io::Result<()> {
     set(socket, level, option, &1i32.to_ne_bytes())
 }
 
-/// Whether routers must not cut what is sent from now on, which the kernel then does not either (IP_MTU_DISCOVER). What it knows of the path
-/// does not count: what is too long leaves all the same, and the router that it does not pass says so.
-pub fn keep_whole(socket: impl AsFd, v4: bool, whole: bool) -> io::Result<()> {
-    let (level, option, [probe, dont]) = if v4 {
-        (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, [libc::IP_PMTUDISC_PROBE, libc::IP_PMTUDISC_DONT])
+/// Who may cut what a socket sends (IP_MTU_DISCOVER).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cutting {
+    /// The kernel and routers.
+    Anyone,
+    /// Nobody. What is longer than the kernel knows the path to take is refused.
+    Nobody,
+    /// Nobody, and what the kernel knows of the path does not count: what is too long leaves all the same, and the router that it does not
+    /// pass says so.
+    NobodyKnows,
+}
+
+/// Sets who may cut what is sent from now on.
+pub fn cut(socket: impl AsFd, v4: bool, cutting: Cutting) -> io::Result<()> {
+    let (level, option, [dont, must, probe]) = if v4 {
+        let values = [libc::IP_PMTUDISC_DONT, libc::IP_PMTUDISC_DO, libc::IP_PMTUDISC_PROBE];
+        (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, values)
     } else {
-        (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, [libc::IPV6_PMTUDISC_PROBE, libc::IPV6_PMTUDISC_DONT])
+        let values = [libc::IPV6_PMTUDISC_DONT, libc::IPV6_PMTUDISC_DO, libc::IPV6_PMTUDISC_PROBE];
+        (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, values)
     };
-    let value = if whole { probe } else { dont };
+    let value = match cutting {
+        Cutting::Anyone => dont,
+        Cutting::Nobody => must,
+        Cutting::NobodyKnows => probe,
+    };
     set(socket, level, option, &value.to_ne_bytes())
 }
 

@@ -5,7 +5,7 @@ use super::{BATCH, MAPPINGS, Port, Teller, Whose, Worker, sockets};
 use crate::driver::Hands;
 use crate::forward::sockets::Origin;
 use crate::poll::Interest;
-use crate::sys::datagram::{self, Around, Lost};
+use crate::sys::datagram::{self, Around, Cutting, Lost};
 use crate::sys::tun::ROOM;
 use headstart_core::forward::{FlowId, HEADROOM, Input, MappingId};
 use headstart_core::machine::Machine;
@@ -13,13 +13,34 @@ use headstart_core::time::Instant;
 use headstart_core::wire::ip::HOP_LIMIT;
 use headstart_core::wire::ip::icmp::most_quoted;
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 /// The port of DNS.
 const DNS: u16 = 53;
 /// Own ports that a datagram passes before it counts as one that is led back without end. A program of another namespace with an address
 /// of this host may have the number of one of our ports by chance; of one after the other it has not.
 const TURNS: u8 = 3;
+
+impl Port {
+    /// Sends datagrams; the errno if that fails.
+    fn send(
+        &mut self,
+        to: SocketAddr,
+        data: &[u8],
+        (traffic_class, hop_limit, cutting): (u8, u8, Cutting),
+        train: Option<u16>,
+    ) -> Option<i32> {
+        if self.cutting != Some(cutting) && datagram::cut(&self.socket, to.is_ipv4(), cutting).is_ok() {
+            self.cutting = Some(cutting);
+        }
+        let around = Around { traffic_class, hop_limit, from: self.asked.at(to) };
+        let sent = match train {
+            Some(size) => datagram::send_train(&self.socket, to, data, around, size),
+            None => datagram::past_refusals(|| datagram::send_around(&self.socket, to, data, around)),
+        };
+        sent.err()?.raw_os_error()
+    }
+}
 
 impl Worker {
     /// A program's port sends its first datagram: it gets one of ours.
@@ -56,7 +77,7 @@ impl Worker {
                 let _ = datagram::tell_destination(&socket, origin.0);
             }
             let asked = Asked::default();
-            self.ports.insert(mapping, Port { socket, whole: None, app, whose: None, turns, is_bound: false, asked });
+            self.ports.insert(mapping, Port { socket, cutting: None, app, whose: None, turns, is_bound: false, asked });
             self.by_port.insert(app, mapping);
         } else {
             self.forwarder.handle_input(now, Input::NotMapped { mapping });
@@ -82,22 +103,22 @@ impl Worker {
         train: Option<u16>,
     ) {
         self.identify_port(now, mapping, to);
-        let Some(port) = self.ports.get_mut(&mapping) else { return };
-        if port.whole != Some(whole) && datagram::keep_whole(&port.socket, to.is_ipv4(), whole).is_ok() {
-            port.whole = Some(whole);
-        }
-        let around = Around { traffic_class, hop_limit, from: port.asked.at(to) };
-        let sent = match train {
-            Some(size) => datagram::send_train(&port.socket, to, data, around, size),
-            None => datagram::past_refusals(|| datagram::send_around(&port.socket, to, data, around)),
-        };
-        let Some(errno) = sent.err().and_then(|e| e.raw_os_error()) else { return };
         let mut said = Vec::new();
-        let trouble = if errno == libc::EMSGSIZE {
+        let mut cutting = self.cutting(whole);
+        let trouble = loop {
+            let Some(port) = self.ports.get_mut(&mapping) else { return };
+            let errno = port.send(to, data, (traffic_class, hop_limit, cutting), train);
+            let Some(errno) = errno else { break None };
+            if errno != libc::EMSGSIZE {
+                break datagram::trouble_of(errno);
+            }
             let mut bytes = Vec::with_capacity(ROOM);
-            datagram::too_long(&port.socket, &mut bytes, |lost, data| said.push((lost, data.to_vec())))
-        } else {
-            datagram::trouble_of(errno)
+            let known = datagram::too_long(&port.socket, &mut bytes, |lost, data| said.push((lost, data.to_vec())));
+            // Of a train, some may have been sent.
+            match self.cutting_past(cutting, to.ip()).filter(|_| train.is_none()) {
+                Some(next) => cutting = next,
+                None => break known,
+            }
         };
         let most = most_quoted(to.is_ipv4());
         let own = data[..data.len().min(train.map_or(most, usize::from)).min(most)].to_vec();
@@ -105,6 +126,22 @@ impl Worker {
             trouble.map(|trouble| (Lost { to, reporter: None, trouble: Some(trouble), hop_limit: HOP_LIMIT }, own)),
         );
         said.into_iter().for_each(|(lost, data)| self.lost_datagram(now, mapping, &lost, data));
+    }
+
+    /// Who may cut a program's packet. Where its kernel knows this host's routes, it heeds what they say of lengths, if the program wants that.
+    pub(super) fn cutting(&self, whole: bool) -> Cutting {
+        match (whole, self.mtu) {
+            (false, _) => Cutting::Anyone,
+            (true, Some(_)) => Cutting::NobodyKnows,
+            (true, None) => Cutting::Nobody,
+        }
+    }
+
+    /// How to send what this host has refused because it knows the path to be too narrow, if it knows that from a router: it is this router that
+    /// the program is to hear. No router says what the host's own routes do.
+    pub(super) fn cutting_past(&mut self, refused: Cutting, to: IpAddr) -> Option<Cutting> {
+        let is_learned = refused == Cutting::Nobody && self.addresses.is_unbounded(to, &self.exit);
+        is_learned.then_some(Cutting::NobodyKnows)
     }
 
     /// The network says of a datagram, which began so, that it did not arrive.

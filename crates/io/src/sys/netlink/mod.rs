@@ -73,6 +73,18 @@ pub enum Refusal {
     BlackHole,
 }
 
+/// The MTU of a route (ip-route(8)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RouteMtu {
+    /// The longest packet that the way takes.
+    pub bytes: u32,
+    /// It holds whatever routers say, and packets may be cut on the way.
+    pub locked: bool,
+}
+
+/// The bit of RTAX_MTU in RTAX_LOCK (rtnetlink.h).
+const LOCKED_MTU: u32 = 1 << 2;
+
 /// What was asked of the kernel, and what it said.
 #[derive(Debug, thiserror::Error)]
 #[error("netlink: {what}: {source}")]
@@ -252,6 +264,17 @@ impl Netlink {
         let mut message = route(to, prefix, via);
         let metric = RouteMetric::CcAlgo(congestion_control.to_owned());
         message.attributes.push(RouteAttribute::Metrics(vec![metric]));
+        self.request(NLM_F_CREATE | NLM_F_REPLACE, RouteNetlinkMessage::NewRoute(message), what)
+    }
+
+    /// Adds or replaces a route that has an MTU of its own.
+    pub fn route_with_mtu(&mut self, to: IpAddr, prefix: u8, via: Via, mtu: RouteMtu) -> Result<(), NetlinkError> {
+        let what = format!("routing {to}/{prefix} {via:?} with {mtu:?}");
+        let mut message = route(to, prefix, via);
+        let lock = mtu.locked.then_some(RouteMetric::Lock(LOCKED_MTU));
+        message
+            .attributes
+            .push(RouteAttribute::Metrics([RouteMetric::Mtu(mtu.bytes)].into_iter().chain(lock).collect()));
         self.request(NLM_F_CREATE | NLM_F_REPLACE, RouteNetlinkMessage::NewRoute(message), what)
     }
 
