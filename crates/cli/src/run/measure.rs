@@ -124,7 +124,7 @@ fn measured(args: &Wanted<'_>, outputs: Outputs, by: By, release: remains::Relea
     let served = Served::begin(&mut command);
     let enclosure = Enclosure::create(profile.claimed_mss.map(|_| LONG_PACKETS))
         .map_err(|e| exit::Coded(exit::NOT_PERMITTED, format!("--measure: {e}")))?;
-    let theirs = Theirs::default();
+    let theirs = Theirs::new().context("an event")?;
     let loopback = Loopback::offer(&enclosure.namespace, &theirs);
     if let Err(why) = &loopback {
         args.complain(format_args!("services on loopback addresses are not reachable: {why}"));

@@ -10,7 +10,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The interface, as programs see it.
-const NAME: &str = "eth0";
+pub(super) const NAME: &str = "eth0";
 /// Packets that may wait to be read. 4096: a window of the forwarder in segments of 128 bytes.
 pub(super) const QUEUE: i32 = 4096;
 /// The MTU where nothing tells another, and the longest that a TUN interface takes.

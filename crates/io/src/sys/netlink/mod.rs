@@ -14,7 +14,9 @@ use super::netns::NetNs;
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
-use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage, AddressScope};
+use netlink_packet_route::address::{
+    AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage, AddressScope, CacheInfo,
+};
 use netlink_packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState};
 use netlink_packet_route::route::{
@@ -213,6 +215,17 @@ impl Netlink {
 
     /// Gives an interface an address, usable at once: without duplicate address detection.
     pub fn address(&mut self, index: u32, ip: IpAddr, prefix: u8) -> Result<(), NetlinkError> {
+        self.give(index, ip, prefix, None)
+    }
+
+    /// The same of an address that is only used where it is chosen: it is deprecated (RFC 6724).
+    pub fn spare_address(&mut self, index: u32, ip: IpAddr, prefix: u8) -> Result<(), NetlinkError> {
+        let mut lifetimes = CacheInfo::default();
+        (lifetimes.ifa_preferred, lifetimes.ifa_valid) = (0, u32::MAX);
+        self.give(index, ip, prefix, Some(AddressAttribute::CacheInfo(lifetimes)))
+    }
+
+    fn give(&mut self, index: u32, ip: IpAddr, prefix: u8, more: Option<AddressAttribute>) -> Result<(), NetlinkError> {
         let mut message = AddressMessage::default();
         message.header.family = family(ip);
         message.header.prefix_len = prefix;
@@ -223,6 +236,7 @@ impl Netlink {
             message.header.flags = AddressHeaderFlags::Nodad;
             message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
         }
+        message.attributes.extend(more);
         let what = format!("giving {ip}/{prefix} to interface {index}");
         self.request(NLM_F_CREATE | NLM_F_REPLACE, RouteNetlinkMessage::NewAddress(message), what)
     }
