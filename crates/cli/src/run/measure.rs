@@ -124,7 +124,7 @@ fn measured(args: &Wanted<'_>, outputs: Outputs, by: By, release: remains::Relea
     let served = Served::begin(&mut command);
     let enclosure = Enclosure::create(profile.claimed_mss.map(|_| LONG_PACKETS))
         .map_err(|e| exit::Coded(exit::NOT_PERMITTED, format!("--measure: {e}")))?;
-    let theirs = Theirs::default();
+    let theirs = Theirs::new().context("an event")?;
     let loopback = Loopback::offer(&enclosure.namespace, &theirs);
     if let Err(why) = &loopback {
         args.complain(format_args!("services on loopback addresses are not reachable: {why}"));
@@ -230,7 +230,7 @@ pub fn forward(tun: Tun, protector: Option<Protector>, args: &Wanted<'_>) -> any
     let outputs = Outputs::open(args)?;
     let stop = signal::ending().context("handling signals")?;
     let namespace = NetNs::current().context("the network namespace")?;
-    let enclosure = Enclosure { namespace, tun, mtu: None, addresses: Vec::new(), refusals: None };
+    let enclosure = Enclosure { namespace, tun, mtu: None, addresses: Vec::new(), routes: None };
     let (mut worker, measured, clock) = prepare(enclosure, profile::DEFAULT, args, outputs)?;
     match protector {
         Some(protector) => worker.protect(protector),

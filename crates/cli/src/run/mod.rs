@@ -60,8 +60,8 @@ pub struct Args {
     /// runs in its own network namespace and notices no difference, except: a port that it serves is open on the host, and
     /// where that one is taken, another that the last line names; multicast, broadcast, link-local IPv6 and
     /// protocols other than TCP, UDP and ICMP echo are dropped (the summary counts them); source ports below 1024 or in use
-    /// here change; it gets no TCP timestamps and SACK; the host's Unix sockets with abstract names and UDP services on its
-    /// own addresses (other than loopback and DNS) are out of reach. Needs root.
+    /// here change; the host's Unix sockets with abstract names and UDP services on its own addresses (other than loopback
+    /// and DNS) are out of reach. Needs root.
     #[arg(long, conflicts_with_all = ["race", "cache_lifetime", "explore", "private"])]
     measure: bool,
     /// With --measure: write one JSON line to FILE for each connection and lookup when it ends.

@@ -141,7 +141,7 @@ def called(c, ip=None):
     """A service of the program, called from the peer."""
     server = socket.create_server((ip or c.any, 0), family=c.family)
     server.settimeout(5)
-    peer = c.peer("calls", to=c.own, port=server.getsockname()[1])
+    peer = c.peer("calls", to=ip or c.own, port=server.getsockname()[1])
     peer.go()
     try:
         stream, caller = server.accept()
@@ -161,6 +161,25 @@ def called_from_outside(c):
 @case(quick=True)
 def called_from_outside_on_an_own_address(c):
     return called(c, c.own)
+
+
+@case(quick=True)
+def called_from_outside_on_another_address(c):
+    return called(c, c.second)
+
+
+@case(quick=True)
+def own_service_on_another_address(c):
+    server = socket.create_server((c.second, 0), family=c.family)
+    client = socket.create_connection(server.getsockname()[:2], 3)
+    stream, caller = server.accept()
+    stream.send(b"own")
+    return client.recv(10), client.getpeername()[0]
+
+
+@case(quick=True)
+def binds_what_is_of_another_host(c):
+    return tried(c.tcp().bind, (c.peer_ip, 0)), tried(c.udp().bind, (c.peer_ip, 0))
 
 
 @case(quick=True)
@@ -201,6 +220,34 @@ def datagram_from_outside(c):
     one = c.udp(3)
     one.bind((c.any, 0))
     peer = c.peer("asks", to=c.own, to_port=one.getsockname()[1])
+    peer.go()
+    got = tried(one.recvfrom, 100)
+    if isinstance(got, str):
+        return got, peer.heard()
+    one.sendto(b"welcome", got[1])
+    return got[0], got[1][0], peer.heard()
+
+
+@case(quick=True)
+def datagram_from_outside_to_another_address(c):
+    """Of several addresses of a host, a program that looks where it was asked (IP_PKTINFO) answers from there."""
+    one = c.udp(3)
+    one.setsockopt(c.level, 49 if c.v6 else 8, 1)
+    one.bind((c.any, 0))
+    peer = c.peer("asks", to=c.second, to_port=one.getsockname()[1], one_peer=True)
+    peer.go()
+    got = tried(one.recvmsg, 100, 200)
+    if isinstance(got, str):
+        return got, peer.heard()
+    one.sendmsg([b"welcome"], got[1], 0, got[3])
+    return got[0], got[3][0], peer.heard()
+
+
+@case(quick=True)
+def datagram_from_outside_to_another_address_that_is_bound(c):
+    one = c.udp(3)
+    one.bind((c.second, 0))
+    peer = c.peer("asks", to=c.second, to_port=one.getsockname()[1], one_peer=True)
     peer.go()
     got = tried(one.recvfrom, 100)
     if isinstance(got, str):

@@ -142,6 +142,11 @@ def ping_that_is_too_large_for_the_path(c):
 
 
 @case(quick=True)
+def ping_that_is_too_large_for_the_route(c):
+    return ping(c, c.net(82), b"p" * 1372, whole=True), ping(c, c.net(82), b"p" * 1200, whole=True), ping(c, c.net(82), b"p" * 1372)
+
+
+@case(quick=True)
 def black_hole_for_pings(c):
     return ping(c, c.net(72), timeout=1)
 

@@ -95,10 +95,24 @@ def traceroute_of_the_mtu(c):
     return traced(c, "--mtu", to=c.narrow_ip)
 
 
+@case("4")
+def traceroute_of_the_mtu_of_the_route(c):
+    return traced(c, "--mtu", to=c.net(82))
+
+
+def path(to):
+    code, out = ran(["tracepath", "-n", "-m", "4", to])
+    return out if code is None else re.sub(r"\s+[\d.]+ms", "", " | ".join(line.strip() for line in out.splitlines()))
+
+
 @case()
 def tracepath(c):
-    code, out = ran(["tracepath", "-n", "-m", "4", c.narrow_ip])
-    return out if code is None else re.sub(r"\s+[\d.]+ms", "", " | ".join(line.strip() for line in out.splitlines()))
+    return path(c.narrow_ip)
+
+
+@case()
+def tracepath_by_a_narrow_route(c):
+    return path(c.net(82))
 
 
 @case()

@@ -302,12 +302,32 @@ def shared_by_a_child(c):
 
 
 @case(quick=True)
+def narrow_route(c):
+    """A route of the host with a smaller MTU: it bounds segments both ways."""
+    return narrow(c, c.net(82))
+
+
+@case(quick=True)
 def narrow_path(c):
     """A router with a smaller MTU: the kernel learns of it."""
+    return narrow(c, c.narrow_ip)
+
+
+def narrow(c, ip):
     peer, stream = c.peer("reads"), c.tcp()
-    stream.connect((c.narrow_ip, peer.port))
+    stream.connect((ip, peer.port))
     stream.sendall(b"x" * 200000)
     until(lambda: unsent(stream) == 0)
     mtu, mss = stream.getsockopt(c.level, 24 if c.v6 else 14), stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
     stream.close()
     return f"MTU {mtu}, MSS {mss}", peer.heard()
+
+
+@case()
+def black_hole_for_large_segments(c):
+    """No router says that a segment is too long: it is found out (RFC 4821)."""
+    peer, stream = c.peer("reads"), c.tcp(20)
+    stream.connect((c.net(81), peer.port))
+    stream.sendall(b"x" * 50000)
+    stream.close()
+    return peer.heard()

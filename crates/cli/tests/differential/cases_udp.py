@@ -94,6 +94,43 @@ def too_large_for_the_path(c):
 
 
 @case(quick=True)
+def too_large_for_the_route(c):
+    """Do not fragment, and a route of the host with a smaller MTU: nothing is sent."""
+    peer, one = c.peer("echoes_datagrams", ip=c.net(82)), with_queue(c)
+    one.setsockopt(c.level, 23 if c.v6 else 10, 2)
+    one.connect((c.net(82), peer.port))
+    mtu = one.getsockopt(c.level, 24 if c.v6 else 14)
+    return mtu, tried(one.send, b"x" * 1400), error_queue(c, one), one.send(b"x" * 1200), len(one.recv(2000))
+
+
+@case(quick=True)
+def probing_past_the_route(c):
+    """IP_PMTUDISC_PROBE: what a route of the host says does not count."""
+    peer, one = c.peer("echoes_datagrams", ip=c.net(82)), c.udp()
+    one.setsockopt(c.level, 23 if c.v6 else 10, 3)
+    one.connect((c.net(82), peer.port))
+    return tried(one.send, b"x" * 1400), tried(lambda: len(one.recv(2000)))
+
+
+@case(quick=True)
+def fragmented_for_the_route(c):
+    peer, one = c.peer("echoes_datagrams", ip=c.net(82)), c.udp()
+    one.setsockopt(c.level, 23 if c.v6 else 10, 0)
+    one.connect((c.net(82), peer.port))
+    return tried(one.send, b"x" * 3000), tried(lambda: len(one.recv(5000)))
+
+
+@case()
+def black_hole_for_large_datagrams(c):
+    """Do not fragment, and a router that says nothing: what is short arrives, as one that looks for the length finds (RFC 8899)."""
+    peer, one = c.peer("echoes_datagrams", ip=c.net(81)), with_queue(c)
+    one.setsockopt(c.level, 23 if c.v6 else 10, 2)
+    one.connect((c.net(81), peer.port))
+    first, told = tried(one.send, b"x" * 1400), error_queue(c, one)
+    return first, told, one.getsockopt(c.level, 24 if c.v6 else 14), tried(one.send, b"x" * 1200), len(one.recv(2000))
+
+
+@case(quick=True)
 def probing_the_path(c):
     """IP_PMTUDISC_PROBE: what the kernel knows of the path does not count."""
     peer, one = c.peer("echoes_datagrams"), with_queue(c, 1)

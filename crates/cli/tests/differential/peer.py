@@ -295,7 +295,11 @@ def asks(a):
     a.go()
     one.settimeout(3)
     try:
-        one.sendto(b"hello", (a.want["to"], a.want["to_port"]))
+        if a.want.get("one_peer"):
+            one.connect((a.want["to"], a.want["to_port"]))
+            one.send(b"hello")
+        else:
+            one.sendto(b"hello", (a.want["to"], a.want["to_port"]))
         return f"heard {one.recv(100)}"
     except OSError as e:
         return named(e)

@@ -33,7 +33,9 @@ def sh(text, netns=None):
             sys.exit(f"{line}: {done.stderr.strip()}")
 
 
+# Black holes are looked for, as some systems do (RFC 4821): by the path's kernel, which is the host's under every arm.
 HOST = """
+sysctl -qw net.ipv4.tcp_mtu_probing=1
 ip link set lo up
 ip link add eth0 type veth peer name host netns router
 ip addr add 198.18.0.2/24 dev eth0
@@ -46,9 +48,11 @@ ip -6 route add default via 2001:db8:18::1
 ip route add unreachable 198.19.73.0/24
 ip route add prohibit 198.19.74.0/24
 ip route add blackhole 198.19.75.0/24
+ip route add 198.19.82.0/24 via 198.18.0.1 mtu 1300
 ip -6 route add unreachable 2001:db8:73::/64
 ip -6 route add prohibit 2001:db8:74::/64
 ip -6 route add blackhole 2001:db8:75::/64
+ip -6 route add 2001:db8:82::/64 via 2001:db8:18::1 mtu 1300
 """
 ROUTER = """
 sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 net.ipv4.icmp_ratelimit=0 net.ipv6.icmp.ratelimit=0 net.ipv4.icmp_msgs_per_sec=100000
@@ -77,6 +81,10 @@ ip addr add 2001:db8:19::2/64 dev eth0 nodad
 ip addr add 2001:db8:19::3/64 dev eth0 nodad preferred_lft 0
 ip addr add 198.19.80.2/32 dev eth0
 ip addr add 2001:db8:80::2/128 dev eth0 nodad preferred_lft 0
+ip addr add 198.19.81.2/32 dev eth0
+ip addr add 2001:db8:81::2/128 dev eth0 nodad preferred_lft 0
+ip addr add 198.19.82.2/32 dev eth0
+ip addr add 2001:db8:82::2/128 dev eth0 nodad preferred_lft 0
 ip link set eth0 up
 ip route add default via 198.19.0.1
 ip -6 route add default via 2001:db8:19::1
@@ -86,6 +94,8 @@ ROUTER_FILTER = """
 table inet differential {
     chain forward {
         type filter hook forward priority 0;
+        ip daddr 198.19.81.0/24 meta length > 1300 drop
+        ip6 daddr 2001:db8:81::/64 meta length > 1300 drop
         ip daddr 198.19.70.0/24 reject with icmp host-unreachable
         ip daddr 198.19.71.0/24 reject with icmp admin-prohibited
         ip daddr 198.19.99.0/24 reject with icmp net-unreachable

@@ -442,7 +442,7 @@ inside!(the_rate_of_an_upload_is_the_paths_and_not_that_of_the_programs_socket, 
     assert!(rate <= 20.0 && rate > 10.5, "{flow}");
 });
 
-/// Sends what must not be cut and is too long for the path until it is told so, over UDP and as requests for an echo.
+/// Sends what must not be cut and is too long for the path until it is told so, over UDP and as requests for an echo; how often it was not.
 const TOO_LONG: &str = "
 import errno, socket, struct, time
 IP_MTU_DISCOVER, IP_PMTUDISC_DO, IP_MTU = 10, 2, 14
@@ -452,7 +452,7 @@ def until_told(s, packet):
         try:
             s.send(packet)
         except OSError as e:
-            return errno.errorcode[e.errno], s.getsockopt(socket.IPPROTO_IP, IP_MTU)
+            return n, errno.errorcode[e.errno], s.getsockopt(socket.IPPROTO_IP, IP_MTU)
         time.sleep(0.05)
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.connect(('198.19.0.1', 9999))
@@ -470,7 +470,7 @@ inside!(what_is_too_long_for_the_path_and_must_not_be_cut_is_said_to_be_too_long
     assert!(lab.command("sh").args(known).status().unwrap().success());
     let words = [python.as_str(), "-c", TOO_LONG];
     let (bare, measured) = (lab.bare(&words), lab.ours_with(&["--measure"], &words));
-    assert_eq!(bare.out, "('EMSGSIZE', 1300)\n('EMSGSIZE', 1300)\n", "{bare:?}");
+    assert_eq!(bare.out, "(0, 'EMSGSIZE', 1300)\n(0, 'EMSGSIZE', 1300)\n", "{bare:?}");
     assert_eq!(measured.out, bare.out, "{measured:?}");
 });
 

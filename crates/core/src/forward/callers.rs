@@ -25,7 +25,17 @@ impl Callers {
     pub fn has_place(&self, peer: IpAddr, taken: usize, most: usize) -> bool {
         let theirs = most.div_ceil(2);
         let own = self.by_network.get(&network(peer)).copied().unwrap_or(0);
-        taken < theirs && (self.all * 2 < theirs || own < (theirs / SHARE).max(1))
+        taken < theirs && (self.all * 2 < theirs || own < share(theirs))
+    }
+
+    /// Whether a caller's network has all the places that it has for sure.
+    pub fn has_share(&self, peer: IpAddr, most: usize) -> bool {
+        self.by_network.get(&network(peer)).is_some_and(|own| *own >= share(most.div_ceil(2)))
+    }
+
+    /// Those that have a place.
+    pub fn all(&self) -> usize {
+        self.all
     }
 
     /// A caller has a place from now on.
@@ -47,7 +57,13 @@ impl Callers {
     }
 }
 
-fn network(ip: IpAddr) -> IpAddr {
+/// What one network has for sure of `theirs`.
+fn share(theirs: usize) -> usize {
+    (theirs / SHARE).max(1)
+}
+
+/// The first address of a host's network.
+pub(super) fn network(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(_) => ip,
         IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> HOST_BITS << HOST_BITS).into(),

@@ -1,6 +1,7 @@
 //! Datagrams: a socket for each port of a program, whomever it speaks to (endpoint-independent mapping, RFC 4787), and what
 //! the network says of them. DNS lookups are timed as they pass; nothing is changed.
 
+use super::callers::{Callers, network};
 use super::lookups::Lookups;
 use super::udp_flow::UdpFlow;
 use super::{HEADROOM, MappingId, Output, Packet, Record};
@@ -26,6 +27,9 @@ struct Mapping {
     is_held: bool,
     lookups: Lookups,
     flows: BTreeMap<SocketAddr, UdpFlow>,
+    /// Those of them that have spoken before the program did, and how many of each network.
+    strangers: BTreeSet<SocketAddr>,
+    callers: Callers,
 }
 
 /// The ports of programs that send datagrams.
@@ -103,8 +107,7 @@ impl Datagrams {
         let id = MappingId(self.next);
         self.next += 1;
         self.ids.insert(app, id);
-        let (lookups, flows) = (Lookups::default(), BTreeMap::new());
-        self.mappings.insert(id, Mapping { app, last: now, is_held: false, lookups, flows });
+        self.mappings.insert(id, Mapping::new(now, app));
         self.by_age.insert((now, id));
         id
     }
@@ -180,7 +183,7 @@ impl Datagrams {
                 pieces(&bytes[HEADROOM..], train).filter_map(|answer| lookups.answered(now, app, from, answer));
             out.extend(exchanges.map(|exchange| Output::Record(Record::Dns(exchange))));
         } else {
-            mapping.flow(now, from, out).received(now, pieces(&bytes[HEADROOM..], train));
+            mapping.flow_from(now, from, out).received(now, pieces(&bytes[HEADROOM..], train));
         }
         out.push_back(Output::Packet(dress(from, app, (bytes, train), marks)));
     }
@@ -196,12 +199,9 @@ impl Datagrams {
     ) {
         let Some(mapping) = self.mappings.get_mut(&id) else { return };
         let app = mapping.app;
-        mapping
-            .flows
-            .get_mut(&to)
-            .into_iter()
-            .filter_map(|flow| flow.icmp_errors.as_mut())
-            .for_each(|errors| *errors += 1);
+        let place = mapping.place(to);
+        let flow = mapping.flows.get_mut(&place);
+        flow.into_iter().filter_map(|flow| flow.icmp_errors.as_mut()).for_each(|errors| *errors += 1);
         if to.is_ipv4() != app.is_ipv4() {
             return;
         }
@@ -239,16 +239,66 @@ impl Datagrams {
 }
 
 impl Mapping {
-    /// What is kept of a peer.
+    fn new(now: Instant, app: SocketAddr) -> Self {
+        let (lookups, flows, strangers, callers) = Default::default();
+        Self { app, last: now, is_held: false, lookups, flows, strangers, callers }
+    }
+
+    /// Where what is kept of a peer is: by itself, or with its network.
+    fn place(&self, peer: SocketAddr) -> SocketAddr {
+        let rest = rest(peer);
+        if !self.flows.contains_key(&peer) && self.strangers.contains(&rest) { rest } else { peer }
+    }
+
+    /// What is kept of a peer that the program speaks to.
     fn flow(&mut self, now: Instant, peer: SocketAddr, out: &mut VecDeque<Output>) -> &mut UdpFlow {
+        let place = self.place(peer);
+        self.flow_at(now, place, out)
+    }
+
+    /// What is kept of a peer that speaks to the program. Strangers have half of the places, and a network its part of them; of what is beyond
+    /// that, its datagrams are counted together.
+    fn flow_from(&mut self, now: Instant, peer: SocketAddr, out: &mut VecDeque<Output>) -> &mut UdpFlow {
+        let mut place = self.place(peer);
+        if !self.flows.contains_key(&place) {
+            if !self.callers.has_place(peer.ip(), self.callers.all(), MOST_PEERS) {
+                if self.callers.has_share(peer.ip(), MOST_PEERS) {
+                    place = rest(peer);
+                }
+                if self.callers.all() * 2 >= MOST_PEERS {
+                    let strangers = self.flows.iter().filter(|(peer, _)| self.strangers.contains(peer));
+                    let oldest = strangers.min_by_key(|(_, flow)| flow.last()).map(|(peer, _)| *peer);
+                    oldest.into_iter().for_each(|oldest| self.forget(oldest, out));
+                }
+            }
+            self.strangers.insert(place);
+            self.callers.add(place.ip());
+        }
+        self.flow_at(now, place, out)
+    }
+
+    fn flow_at(&mut self, now: Instant, peer: SocketAddr, out: &mut VecDeque<Output>) -> &mut UdpFlow {
         if self.flows.len() >= MOST_PEERS && !self.flows.contains_key(&peer) {
             let oldest = self.flows.iter().min_by_key(|(_, flow)| flow.last()).map(|(peer, _)| *peer);
-            let oldest = oldest.and_then(|peer| self.flows.remove(&peer));
-            out.extend(oldest.map(|flow| Output::Record(Record::Udp(Box::new(flow)))));
+            oldest.into_iter().for_each(|oldest| self.forget(oldest, out));
         }
         let app = self.app;
         self.flows.entry(peer).or_insert_with(|| UdpFlow::new(now, app, peer))
     }
+
+    /// A peer makes room for another.
+    fn forget(&mut self, peer: SocketAddr, out: &mut VecDeque<Output>) {
+        if self.strangers.remove(&peer) {
+            self.callers.remove(peer.ip());
+        }
+        let flow = self.flows.remove(&peer);
+        out.extend(flow.map(|flow| Output::Record(Record::Udp(Box::new(flow)))));
+    }
+}
+
+/// Stands for all of a peer's network that has no place by itself: no datagram is from port 0.
+fn rest(peer: SocketAddr) -> SocketAddr {
+    SocketAddr::new(network(peer.ip()), 0)
 }
 
 fn header(from: SocketAddr, to: SocketAddr, (traffic_class, hop_limit): (u8, u8)) -> Header {

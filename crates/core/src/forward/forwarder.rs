@@ -6,7 +6,7 @@ use super::echoes::Echoes;
 use super::fragments::Fragments;
 use super::observed::{Facts, Flow};
 use super::tcp::{Arrived, Connection, reset_for};
-use super::{EchoFlow, FlowId, Input, MappingId, Output, Record, Settings, UdpFlow};
+use super::{Agreed, EchoFlow, FlowId, Input, MappingId, Output, Record, Settings, UdpFlow};
 use crate::machine::{Deadline, Machine};
 use crate::time::Instant;
 use crate::wire::ip::tcp::{self, Flags};
@@ -168,15 +168,22 @@ impl Forwarder {
     }
 
     fn packet(&mut self, now: Instant, bytes: Vec<u8>, segment: Option<u16>) {
+        self.packet_of(now, bytes, segment, true);
+    }
+
+    /// The same, of one that was `whole` when it came, or put together here.
+    fn packet_of(&mut self, now: Instant, bytes: Vec<u8>, segment: Option<u16>, whole: bool) {
         self.tally.packets += 1;
-        let Some((header, payload)) = ip::parse(&bytes) else {
+        let Some((mut header, payload)) = ip::parse(&bytes) else {
             self.tally.left_out += 1;
             return;
         };
+        // What came in pieces may leave in pieces.
+        header.whole &= whole;
         if let Some(fragment) = header.fragment {
             let whole = self.fragments.add(now, &header, fragment, payload);
             // Once put together, it is no fragment.
-            return whole.map_or((), |packet| self.packet(now, packet, None));
+            return whole.map_or((), |packet| self.packet_of(now, packet, None, false));
         }
         let (from, len) = (payload.as_ptr() as usize - bytes.as_ptr() as usize, payload.len());
         if !is_for_one(header.destination) || !is_for_one(header.source) {
@@ -252,9 +259,15 @@ impl Forwarder {
         self.keep(ends, connection);
     }
 
-    /// A peer has opened a connection to a program that listens at `app`, by segments of at most `mss`: the program is called. Its name from
-    /// now on, as of one that is [connected](Input::Connected); none where there is no place for it.
-    pub fn call(&mut self, now: Instant, app: SocketAddr, peer: SocketAddr, mss: Option<u16>) -> Option<FlowId> {
+    /// A peer has opened a connection to a program that listens at `app`, by segments of at most `mss`, and the host has `agreed` on so much with it:
+    /// the program is called. Its name from now on, as of one that is [connected](Input::Connected); none where there is no place for it.
+    pub fn call(
+        &mut self,
+        now: Instant,
+        app: SocketAddr,
+        peer: SocketAddr,
+        (mss, agreed): (Option<u16>, Agreed),
+    ) -> Option<FlowId> {
         let ends = (app, peer);
         let is_one = app.is_ipv4() == peer.is_ipv4() && is_for_one(app.ip()) && is_for_one(peer.ip());
         // None of the program's attempts ends for a call.
@@ -264,7 +277,7 @@ impl Forwarder {
             return None;
         }
         let (id, first) = self.number(now, ends);
-        let connection = Connection::called(now, (id, ends), (first, mss), &self.settings, &mut self.outputs);
+        let connection = Connection::called(now, (id, ends), (first, mss, agreed), &self.settings, &mut self.outputs);
         self.callers.add(peer.ip());
         self.keep(ends, connection);
         Some(id)
@@ -411,7 +424,9 @@ impl Machine for Forwarder {
         match input {
             Input::Packet { bytes, segment } => self.packet(now, bytes, segment),
             Input::Connected { flow, mss } => self.with(flow, |c, out| c.connected(now, mss, out)),
+            Input::Agreed { flow, agreed } => self.with(flow, |c, _| c.agree(agreed)),
             Input::GivenUp { flow } => self.with(flow, |c, out| c.given_up(now, out)),
+            Input::PathMtu { flow, mtu } => self.with(flow, |c, out| c.path_mtu(mtu, out)),
             Input::Handshake { flow, took } => self.with(flow, |c, _| c.flow.handshake = Some(took)),
             Input::Accelerated { flow, to } => self.with(flow, |c, _| c.flow.accelerated = Some(to)),
             Input::Failed { flow, why } => self.with(flow, |c, out| c.failed(now, why, out)),
@@ -435,7 +450,7 @@ impl Machine for Forwarder {
             }
             Input::Acknowledged { flow, took } => self.with(flow, |c, _| c.flow.requests.trip(took)),
             Input::Delivered { flow, bytes, took } => self.with(flow, |c, _| c.flow.delivered.more(bytes, took)),
-            Input::Alive { flow } => self.with(flow, |c, out| c.alive(out)),
+            Input::Alive { flow } => self.with(flow, |c, out| c.alive(now, out)),
             Input::Writable { flow } => self.with(flow, |c, out| c.writable(now, out)),
             Input::Closed { flow, facts } => self.closed(flow, facts),
             Input::Datagram { mapping, from, bytes, marks, train } => {

@@ -84,6 +84,15 @@ impl Default for Settings {
     }
 }
 
+/// What the kernels of a connection have agreed on when they opened it, and a program sees of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Agreed {
+    /// Timestamps (RFC 7323).
+    pub timestamps: bool,
+    /// Selective acknowledgements (RFC 2018).
+    pub ranges: bool,
+}
+
 /// Why an operation on a socket failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
@@ -133,10 +142,24 @@ pub enum Input {
         /// The largest segment that it takes (TCP_MAXSEG), if the host tells.
         mss: Option<u16>,
     },
+    /// What the kernels of a connection have agreed on; [`Input::Connected`] follows. Nothing where it is not said.
+    Agreed {
+        /// Which.
+        flow: FlowId,
+        /// What.
+        agreed: Agreed,
+    },
     /// The program has given up a connection that its peer has not answered ([`Output::LookAtProgram`]): it has closed its socket.
     GivenUp {
         /// Which.
         flow: FlowId,
+    },
+    /// What a path takes, as the kernel that made its connection knows it by now.
+    PathMtu {
+        /// Of which connection.
+        flow: FlowId,
+        /// The longest packet.
+        mtu: u32,
     },
     /// How long the handshake of a connection took, by the kernel that made it.
     Handshake {

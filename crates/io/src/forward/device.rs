@@ -44,5 +44,5 @@ pub fn create() -> Result<(Enclosure, u32), EnclosureError> {
     netlink.mtu(index, mtu)?;
     netlink.up(index)?;
     let namespace = NetNs::current().map_err(EnclosureError::Namespace)?;
-    Ok((Enclosure { namespace, tun, mtu: Some(mtu), addresses: Vec::new(), refusals: None }, index))
+    Ok((Enclosure { namespace, tun, mtu: Some(mtu), addresses: Vec::new(), routes: None }, index))
 }

@@ -1,7 +1,7 @@
 //! A network namespace whose only way out is a TUN interface: programs in it have the host's addresses and see no other
 //! difference. The host itself is not changed, and when the enclosure is dropped nothing is left of it.
 
-use super::Refusals;
+use super::Routes;
 use crate::sys::netlink::{LOOPBACK, Netlink, NetlinkError, Via};
 use crate::sys::netns::NetNs;
 use crate::sys::tun::{Tun, TunError};
@@ -10,7 +10,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The interface, as programs see it.
-const NAME: &str = "eth0";
+pub(super) const NAME: &str = "eth0";
 /// Packets that may wait to be read. 4096: a window of the forwarder in segments of 128 bytes.
 pub(super) const QUEUE: i32 = 4096;
 /// The MTU where nothing tells another, and the longest that a TUN interface takes.
@@ -22,7 +22,7 @@ pub(super) const FAR_AWAY: [IpAddr; 2] =
 /// Where the host has no way out: addresses that no host has (RFC 5737), so that programs get the host's own errors.
 const NOWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 /// What a program may find out of its namespace, and behaves by: as the host has it.
-const COPIED: [&str; 12] = [
+const COPIED: [&str; 14] = [
     "net/core/somaxconn",
     "net/ipv4/ip_default_ttl",
     "net/ipv4/ip_local_port_range",
@@ -32,9 +32,11 @@ const COPIED: [&str; 12] = [
     "net/ipv4/tcp_keepalive_time",
     "net/ipv4/tcp_no_metrics_save",
     "net/ipv4/tcp_rmem",
+    "net/ipv4/tcp_sack",
     "net/ipv4/tcp_syn_retries",
     "net/ipv4/tcp_wmem",
     "net/ipv4/tcp_slow_start_after_idle",
+    "net/ipv4/tcp_timestamps",
 ];
 /// Only the programs cause packets; and what the host says of them by its own address, which they have too, is heard.
 const QUIET: [(&str, &str); 5] = [
@@ -82,8 +84,8 @@ pub struct Enclosure {
     pub mtu: Option<u32>,
     /// Its addresses, as far as they are known.
     pub addresses: Vec<IpAddr>,
-    /// Routes of the host's that refuse there too, if they could be copied.
-    pub refusals: Option<Refusals>,
+    /// What it has of the host's routes, if they could be copied.
+    pub routes: Option<Routes>,
 }
 
 impl Enclosure {
@@ -113,8 +115,8 @@ impl Enclosure {
             })
             .map_err(EnclosureError::Namespace)??;
         // Without them there are errors later, or others, and that is all.
-        let refusals = Refusals::copy(host, inside, &addresses).ok();
-        Ok(Self { namespace, tun, mtu: Some(mtu), addresses, refusals })
+        let routes = Routes::copy(host, inside, &addresses, mtu).ok();
+        Ok(Self { namespace, tun, mtu: Some(mtu), addresses, routes })
     }
 }
 

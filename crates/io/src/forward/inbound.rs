@@ -349,12 +349,15 @@ fn canonical(at: SocketAddr) -> SocketAddr {
     SocketAddr::new(at.ip().to_canonical(), at.port())
 }
 
-/// Whether an address is this host's: what is sent to such a one begins at it.
+/// Whether an address is this host's: what is sent to such a one begins at it, or, if it is the second of a network of IPv4, may begin there.
 pub(super) fn is_here(ip: IpAddr) -> bool {
+    let begins_at = |from: IpAddr| {
+        let asked = UdpSocket::bind((from, 0)).and_then(|socket| {
+            socket.connect((ip, DISCARD))?;
+            socket.local_addr()
+        });
+        asked.is_ok_and(|own| own.ip() == ip)
+    };
     let any: IpAddr = if ip.is_ipv4() { [0; 4].into() } else { [0u16; 8].into() };
-    let asked = UdpSocket::bind((any, 0)).and_then(|socket| {
-        socket.connect((ip, DISCARD))?;
-        socket.local_addr()
-    });
-    ip.is_loopback() || asked.is_ok_and(|own| own.ip() == ip)
+    ip.is_loopback() || begins_at(any) || (ip.is_ipv4() && begins_at(ip))
 }

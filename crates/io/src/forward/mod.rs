@@ -26,7 +26,7 @@ mod lines;
 mod loopback;
 pub mod owner;
 #[cfg(feature = "host")]
-mod refusals;
+mod routes;
 #[cfg(feature = "host")]
 mod sockets;
 #[cfg(feature = "host")]
@@ -46,7 +46,7 @@ pub use lines::line_of;
 pub use loopback::{Loopback, Theirs, settle};
 pub use owner::Process;
 #[cfg(feature = "host")]
-pub use refusals::Refusals;
+pub use routes::Routes;
 #[cfg(feature = "host")]
 pub(crate) use worker::{FRONT, Here, Running};
 #[cfg(feature = "host")]

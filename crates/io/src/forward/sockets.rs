@@ -4,7 +4,7 @@ use super::exit::Exit;
 use super::finder::Options;
 use crate::sys::socket_option::{Value, get, set};
 use crate::sys::{datagram, tcp_info, train};
-use headstart_core::forward::{Facts, Failure, UNSENT_AT_FIRST};
+use headstart_core::forward::{Agreed, Facts, Failure, UNSENT_AT_FIRST};
 use headstart_core::wire::ip::icmp::Trouble;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, ipproto, socket_with, sockopt};
@@ -20,6 +20,8 @@ const MAXSEG: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_MAXSEG);
 const LATE_PORT: (i32, i32) = (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
 /// IP_RECVERR of ip(7), and IPV6_RECVERR of ipv6(7).
 const ERRORS: [(i32, i32); 2] = [(libc::IPPROTO_IP, libc::IP_RECVERR), (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)];
+/// IP_MTU of ip(7), and IPV6_MTU of ipv6(7).
+const PATH_MTU: [(i32, i32); 2] = [(libc::IPPROTO_IP, libc::IP_MTU), (libc::IPPROTO_IPV6, libc::IPV6_MTU)];
 /// SO_PRIORITY of socket(7).
 const PRIORITY: (i32, i32) = (libc::SOL_SOCKET, libc::SO_PRIORITY);
 /// Below it, a port needs CAP_NET_BIND_SERVICE (ip(7)).
@@ -224,9 +226,19 @@ pub fn local(socket: impl AsFd) -> Option<SocketAddr> {
     rustix::net::getsockname(socket).ok()?.try_into().ok()
 }
 
-/// The largest segment of a connection.
-pub fn mss(socket: impl AsFd) -> Option<u16> {
-    get(socket, MAXSEG)?.int()?.try_into().ok()
+/// The largest segment of a connection, and what else both ends have agreed on.
+pub fn agreed(socket: impl AsFd) -> (Option<u16>, Agreed) {
+    /// TCPI_OPT_TIMESTAMPS and TCPI_OPT_SACK of linux/tcp.h.
+    const TIMESTAMPS: u8 = 1;
+    const SACK: u8 = 2;
+    let Ok(info) = tcp_info::tcp_info(socket) else { return Default::default() };
+    let agreed = Agreed { timestamps: info.options & TIMESTAMPS != 0, ranges: info.options & SACK != 0 };
+    (u16::try_from(info.snd_mss).ok(), agreed)
+}
+
+/// The longest packet that a connection's path takes, as far as the kernel knows.
+pub fn path_mtu(socket: impl AsFd, v4: bool) -> Option<u32> {
+    get(socket, PATH_MTU[usize::from(!v4)])?.int()?.try_into().ok()
 }
 
 /// Has the kernel ask now whether the peer is still there: at once after a second of silence, or when it is over (`tcp_keepalive_timer`

@@ -37,6 +37,19 @@ pub struct Arrived {
     pub hop_limit: u8,
     /// It is many, of so many bytes each but perhaps the last: of sockets that take trains.
     pub train: Option<u16>,
+    /// The address of this host that it was sent to, of sockets that [tell](tell_destination).
+    pub at: Option<IpAddr>,
+}
+
+/// What surrounds a datagram that is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Around {
+    /// Its traffic class.
+    pub traffic_class: u8,
+    /// How many routers it may pass.
+    pub hop_limit: u8,
+    /// The address of this host that it comes from, if that is not the kernel's choice. It is where this host has it no more.
+    pub from: Option<IpAddr>,
 }
 
 /// What became of a datagram that was sent.
@@ -104,10 +117,40 @@ fn tell_more(socket: &OwnedFd, v4: bool) -> io::Result<()> {
     options.into_iter().try_for_each(|option| set(socket, level, option, &on))
 }
 
-/// Whether routers must not cut what is sent from now on, which the kernel then does not either (IP_MTU_DISCOVER).
-pub fn keep_whole(socket: impl AsFd, whole: bool) -> io::Result<()> {
-    let value = if whole { libc::IP_PMTUDISC_DO } else { libc::IP_PMTUDISC_DONT };
-    set(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, &value.to_ne_bytes())
+/// Has a socket tell of each datagram to which of this host's addresses it was sent.
+pub fn tell_destination(socket: impl AsFd, v4: bool) -> io::Result<()> {
+    let (level, option) =
+        if v4 { (libc::IPPROTO_IP, libc::IP_PKTINFO) } else { (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) };
+    set(socket, level, option, &1i32.to_ne_bytes())
+}
+
+/// Who may cut what a socket sends (IP_MTU_DISCOVER).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cutting {
+    /// The kernel and routers.
+    Anyone,
+    /// Nobody. What is longer than the kernel knows the path to take is refused.
+    Nobody,
+    /// Nobody, and what the kernel knows of the path does not count: what is too long leaves all the same, and the router that it does not
+    /// pass says so.
+    NobodyKnows,
+}
+
+/// Sets who may cut what is sent from now on.
+pub fn cut(socket: impl AsFd, v4: bool, cutting: Cutting) -> io::Result<()> {
+    let (level, option, [dont, must, probe]) = if v4 {
+        let values = [libc::IP_PMTUDISC_DONT, libc::IP_PMTUDISC_DO, libc::IP_PMTUDISC_PROBE];
+        (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, values)
+    } else {
+        let values = [libc::IPV6_PMTUDISC_DONT, libc::IPV6_PMTUDISC_DO, libc::IPV6_PMTUDISC_PROBE];
+        (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, values)
+    };
+    let value = match cutting {
+        Cutting::Anyone => dont,
+        Cutting::Nobody => must,
+        Cutting::NobodyKnows => probe,
+    };
+    set(socket, level, option, &value.to_ne_bytes())
 }
 
 fn set(socket: impl AsFd, level: libc::c_int, option: libc::c_int, value: &[u8]) -> io::Result<()> {
@@ -119,7 +162,22 @@ fn set(socket: impl AsFd, level: libc::c_int, option: libc::c_int, value: &[u8])
 
 /// Sends a datagram with this traffic class, past so many routers at most.
 pub fn send(socket: impl AsFd, to: SocketAddr, data: &[u8], traffic_class: u8, hop_limit: u8) -> io::Result<()> {
-    send_with(socket, to, data, Some((traffic_class, hop_limit)), None)
+    send_around(socket, to, data, Around { traffic_class, hop_limit, from: None })
+}
+
+/// Sends a datagram so.
+pub fn send_around(socket: impl AsFd, to: SocketAddr, data: &[u8], around: Around) -> io::Result<()> {
+    from_here(around, |around| send_with(&socket, to, data, Some(around), None))
+}
+
+/// Sends from the address that is wanted, or, where this host has it no more, from another.
+fn from_here(around: Around, send: impl Fn(Around) -> io::Result<()>) -> io::Result<()> {
+    match send(around) {
+        Err(e) if around.from.is_some() && matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EADDRNOTAVAIL)) => {
+            send(Around { from: None, ..around })
+        }
+        other => other,
+    }
 }
 
 /// Sends again what was not sent because an earlier datagram was refused, which is in the queue of errors too.
@@ -132,23 +190,17 @@ pub fn past_refusals(mut send: impl FnMut() -> io::Result<()>) -> io::Result<()>
 
 /// Sends `data` likewise, in datagrams of `size` bytes, of which the last may be shorter: at once where the kernel takes them so.
 /// The error of the first that was not sent, if there was one.
-pub fn send_train(
-    socket: impl AsFd,
-    to: SocketAddr,
-    data: &[u8],
-    (traffic_class, hop_limit): (u8, u8),
-    size: u16,
-) -> io::Result<()> {
+pub fn send_train(socket: impl AsFd, to: SocketAddr, data: &[u8], around: Around, size: u16) -> io::Result<()> {
     let each = usize::from(size.max(1));
     let mut result = Ok(());
     for train in data.chunks(each * train::MOST.min((train::LONGEST / each).max(1))) {
         let at_once = (train.len() > each).then_some(size);
-        let sent = past_refusals(|| send_with(&socket, to, train, Some((traffic_class, hop_limit)), at_once));
+        let sent = past_refusals(|| send_with(&socket, to, train, Some(around), at_once));
         // A length that its device does not take, or a device without checksums: what is wrong with one is said of each.
         let apart = |e: &io::Error| matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EIO | libc::EMSGSIZE));
         let sent = match sent {
             Err(e) if apart(&e) => {
-                let one = |one| past_refusals(|| send(&socket, to, one, traffic_class, hop_limit));
+                let one = |one| past_refusals(|| send_around(&socket, to, one, around));
                 train.chunks(each).map(one).fold(Ok(()), io::Result::and)
             }
             other => other,
@@ -158,19 +210,14 @@ pub fn send_train(
     result
 }
 
-/// Sends `data` at once: with a traffic class and a hop limit, or the socket's own ones; as a train of datagrams of so many bytes, or as one.
+/// Sends `data` at once: with what is to surround it, or the socket's own; as a train of datagrams of so many bytes, or as one.
 pub(super) fn send_with(
     socket: impl AsFd,
     to: SocketAddr,
     data: &[u8],
-    marks: Option<(u8, u8)>,
+    around: Option<Around>,
     train: Option<u16>,
 ) -> io::Result<()> {
-    let (level, class, limit) = if to.is_ipv4() {
-        (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_TTL)
-    } else {
-        (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, libc::IPV6_HOPLIMIT)
-    };
     let (mut address, address_len) = address_of(to);
     let mut vector = libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() };
     let mut control = Control([0; CONTROL]);
@@ -185,26 +232,34 @@ pub(super) fn send_with(
     // SAFETY: the control buffer is there and long enough for a header.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
     let mut used = 0;
-    for (kind, value) in marks.into_iter().flat_map(|(of_class, of_limit)| [(class, of_class), (limit, of_limit)]) {
-        // SAFETY: both messages fit into the control buffer, and `header` points to room for the next one.
+    let mut add = |level: libc::c_int, kind: libc::c_int, value: &[u8]| {
+        // SAFETY: all messages fit into the control buffer, and `header` points to room for the next one.
         unsafe {
             (*header).cmsg_level = level;
             (*header).cmsg_type = kind;
-            (*header).cmsg_len = libc::CMSG_LEN(4) as _;
-            libc::CMSG_DATA(header).cast::<libc::c_int>().write_unaligned(value.into());
-            used += libc::CMSG_SPACE(4) as usize;
+            (*header).cmsg_len = libc::CMSG_LEN(value.len() as _) as _;
+            std::ptr::copy_nonoverlapping(value.as_ptr(), libc::CMSG_DATA(header), value.len());
+            used += libc::CMSG_SPACE(value.len() as _) as usize;
             header = libc::CMSG_NXTHDR(&raw const message, header);
+        }
+    };
+    if let Some(Around { traffic_class, hop_limit, from }) = around {
+        let (level, class, limit) = if to.is_ipv4() {
+            (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_TTL)
+        } else {
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, libc::IPV6_HOPLIMIT)
+        };
+        add(level, class, &i32::from(traffic_class).to_ne_bytes());
+        add(level, limit, &i32::from(hop_limit).to_ne_bytes());
+        match from {
+            // `struct in_pktinfo` has the interface, where to send from, and nothing that counts; `struct in6_pktinfo` has the interface last.
+            Some(IpAddr::V4(ip)) => add(level, libc::IP_PKTINFO, &[[0; 4], ip.octets(), [0; 4]].concat()),
+            Some(IpAddr::V6(ip)) => add(level, libc::IPV6_PKTINFO, &[&ip.octets()[..], &[0; 4]].concat()),
+            None => {}
         }
     }
     if let Some(size) = train {
-        // SAFETY: a third message fits into the control buffer too, and `header` points to room for it.
-        unsafe {
-            (*header).cmsg_level = libc::SOL_UDP;
-            (*header).cmsg_type = libc::UDP_SEGMENT;
-            (*header).cmsg_len = libc::CMSG_LEN(2) as _;
-            libc::CMSG_DATA(header).cast::<u16>().write_unaligned(size);
-            used += libc::CMSG_SPACE(2) as usize;
-        }
+        add(libc::SOL_UDP, libc::UDP_SEGMENT, &size.to_ne_bytes());
     }
     message.msg_controllen = used as _;
     // SAFETY: everything that `message` points to outlives the call, which only reads.
@@ -214,7 +269,7 @@ pub(super) fn send_with(
 
 /// Receives a datagram into the spare room of `bytes`.
 pub fn receive(socket: impl AsFd, bytes: &mut Vec<u8>) -> io::Result<Arrived> {
-    let (mut traffic_class, mut hop_limit, mut train, before) = (0, HOP_LIMIT, None, bytes.len());
+    let (mut traffic_class, mut hop_limit, mut train, mut at, before) = (0, HOP_LIMIT, None, None, bytes.len());
     let from = receive_with(socket, bytes, 0, |level, kind, data| {
         if (level, kind) == (libc::SOL_UDP, libc::UDP_GRO) {
             train = data.first_chunk().and_then(|word| u16::try_from(i32::from_ne_bytes(*word)).ok());
@@ -226,11 +281,12 @@ pub fn receive(socket: impl AsFd, bytes: &mut Vec<u8>) -> io::Result<Arrived> {
             traffic_class = if cfg!(target_endian = "big") { *data.last().unwrap_or(byte) } else { *byte };
         }
         hop_limit = hop_limit_of((level, kind), data).unwrap_or(hop_limit);
+        at = destination_of((level, kind), data).or(at);
     })?;
     let from = from.ok_or_else(|| io::Error::other("a datagram from nowhere"))?;
     let len = bytes.len() - before;
     let train = train.filter(|size| (1..len).contains(&usize::from(*size)));
-    Ok(Arrived { from, traffic_class, hop_limit, train })
+    Ok(Arrived { from, traffic_class, hop_limit, train, at })
 }
 
 /// What the network says of a datagram that was sent; the beginning of the datagram goes into the spare room of `bytes`.
@@ -247,6 +303,15 @@ pub fn receive_error(socket: impl AsFd, bytes: &mut Vec<u8>) -> io::Result<Lost>
     let to = to.ok_or_else(|| io::Error::other("an error without a cause"))?;
     let (reporter, trouble) = said.unwrap_or_default();
     Ok(Lost { to, reporter, trouble, hop_limit })
+}
+
+/// What a control message says of where a datagram was sent to, if it is about that: `struct in_pktinfo` and `in6_pktinfo`.
+fn destination_of(what: (libc::c_int, libc::c_int), data: &[u8]) -> Option<IpAddr> {
+    match what {
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => Some(IpAddr::from(*data.get(8..)?.first_chunk::<4>()?)),
+        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => Some(IpAddr::from(*data.first_chunk::<16>()?)),
+        _ => None,
+    }
 }
 
 /// What a control message says of a hop limit, if it is about that.
@@ -414,11 +479,12 @@ mod tests {
                     }
                 }
             };
-            send_train(&socket, to, &data[..900], (0xb8, 64), 400).unwrap();
+            let around = Around { traffic_class: 0xb8, hop_limit: 64, from: None };
+            send_train(&socket, to, &data[..900], around, 400).unwrap();
             assert_eq!([hear(0), hear(400), hear(800)], [(400, None), (400, None), (100, None)]);
             train::take(&there).unwrap();
             // More than goes at once.
-            send_train(&socket, to, &data, (0xb8, 64), 400).unwrap();
+            send_train(&socket, to, &data, around, 400).unwrap();
             let (mut at, mut came) = (0, 0);
             while at < data.len() {
                 let (len, size) = hear(at);

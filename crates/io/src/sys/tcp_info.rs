@@ -11,6 +11,10 @@ use std::time::Duration;
 pub struct TcpInfo {
     /// State of the connection: TCP_ESTABLISHED = 1, TCP_CLOSE = 7 … (net/tcp_states.h).
     pub state: u8,
+    /// What both ends have agreed on: TCPI_OPT_TIMESTAMPS = 1, TCPI_OPT_SACK = 2 … (linux/tcp.h).
+    pub options: u8,
+    /// The most data of a segment.
+    pub snd_mss: u32,
     /// How long an answer is waited for before something is retransmitted.
     pub rto: Duration,
     /// Smoothed round-trip time (RFC 6298).
@@ -64,6 +68,8 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
     let micros = |at: usize| word(at).map(|us| Duration::from_micros(u64::from(us)));
     Ok(TcpInfo {
         state: bytes[0],
+        options: bytes[5],
+        snd_mss: word(16).unwrap_or_default(),
         rto: micros(8).unwrap_or_default(),
         rtt: micros(68).unwrap_or_default(),
         rtt_var: micros(72).unwrap_or_default(),

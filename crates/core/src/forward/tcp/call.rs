@@ -1,10 +1,11 @@
 //! A connection that a peer has opened to a program (RFC 9293, section 3.10.7.3): the peer's socket stands already, and the program is
 //! called from the peer's own address. What the peer says waits in its socket until the program has answered.
 
-use super::super::{FlowId, Output, Settings, WINDOW};
+use super::super::{Agreed, FlowId, Output, Settings, WINDOW};
 use super::down::Down;
+use super::stamps::Stamps;
 use super::up::Up;
-use super::{Connection, Phase, reset_for};
+use super::{Connection, Phase, headers_len, reset_for};
 use crate::forward::observed::{End, Flow};
 use crate::time::Instant;
 use crate::wire::ip::tcp::{Flags, Segment};
@@ -19,7 +20,7 @@ impl Connection {
     pub fn called(
         now: Instant,
         (id, (app, peer)): (FlowId, (SocketAddr, SocketAddr)),
-        (first, mss): (u32, Option<u16>),
+        (first, mss, agreed): (u32, Option<u16>, Agreed),
         settings: &Settings,
         out: &mut VecDeque<Output>,
     ) -> Self {
@@ -33,8 +34,10 @@ impl Connection {
             // Until the program has said its numbers.
             up: Up::new(0, true, WINDOW),
             down: Down::new(first, &Segment::default(), mss),
+            stamps: Stamps::calling(now, agreed, first.rotate_left(16)),
             syn: Vec::new(),
             mss,
+            mtu: u32::MAX,
             cut_to: None,
             long: false,
             traffic_class: 0,
@@ -68,8 +71,10 @@ impl Connection {
             return;
         }
         let offered = segment.mss.unwrap_or(if self.flow.app.is_ipv4() { 536 } else { 1220 });
+        self.mtu = u32::from(offered) + headers_len(self.flow.app);
         self.up = Up::new(segment.sequence, segment.scale.is_some(), WINDOW);
-        self.down = Down::opened(self.down.next(), segment, offered.min(self.mss));
+        self.stamps.answered(now, segment);
+        self.down = Down::opened(self.down.next(), segment, offered.saturating_sub(self.stamps.len()).min(self.mss));
         self.phase = Phase::Open;
         self.answer_again = None;
         self.flow.connected = Some(now);

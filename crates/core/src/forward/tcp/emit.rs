@@ -3,7 +3,7 @@
 use super::super::{HEADROOM, Output, Packet};
 use super::{Connection, Phase};
 use crate::time::Instant;
-use crate::wire::ip::tcp::{self, CHECKSUM_AT, Flags, HEADER, Segment};
+use crate::wire::ip::tcp::{self, CHECKSUM_AT, Flags, Segment};
 use crate::wire::ip::{HOP_LIMIT, Header, TCP, checksum, header_len, write};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -29,6 +29,8 @@ pub(in super::super) fn bare(from: SocketAddr, to: SocketAddr, segment: &Segment
 impl Connection {
     fn segment(&self, flags: Flags, sequence: u32, (acknowledged, window): (u32, u16)) -> Segment {
         Segment {
+            // A kernel takes a reset by its number alone.
+            stamps: self.stamps.next().filter(|_| !flags.has(Flags::RST)),
             source: self.flow.peer.port(),
             destination: self.flow.app.port(),
             sequence,
@@ -45,13 +47,19 @@ impl Connection {
 
     pub(super) fn syn_ack(&self) -> Packet {
         let segment = self.segment(Flags::SYN | Flags::ACK, self.down.first(), (self.up.acked(), 65_535));
-        self.bare(&Segment { mss: Some(self.mss), scale: self.up.scale(), ..segment })
+        self.bare(&self.opening(segment))
+    }
+
+    /// With the options of an opening. The length does not count others (RFC 6691).
+    fn opening(&self, segment: Segment) -> Segment {
+        let mss = Some(self.mss.saturating_add(self.stamps.len()));
+        Segment { mss, scale: self.up.scale(), takes_ranges: self.stamps.used.ranges, ..segment }
     }
 
     /// A peer's call.
     pub(super) fn syn(&self) -> Packet {
         let segment = self.segment(Flags::SYN, self.down.first(), (0, 65_535));
-        self.bare(&Segment { mss: Some(self.mss), scale: self.up.scale(), ..segment })
+        self.bare(&self.opening(segment))
     }
 
     /// The answer to a SYN where no program listens.
@@ -86,7 +94,9 @@ impl Connection {
             return;
         }
         let told = self.up.tell();
-        out.push_back(Output::Packet(self.bare(&self.segment(Flags::ACK, self.down.next(), told))));
+        let segment = self.segment(Flags::ACK, self.down.next(), told);
+        let ranges = if self.stamps.used.ranges { self.up.ranges() } else { Default::default() };
+        out.push_back(Output::Packet(self.bare(&Segment { ranges, ..segment })));
     }
 
     pub(super) fn fin(&mut self, now: Instant) -> Packet {
@@ -111,15 +121,15 @@ impl Connection {
         let segment = self.segment(Flags::ACK | Flags::PSH | urgency, sequence, told);
         let segment = Segment { urgent: u16::from(urgent), ..segment };
         let (from, to) = (self.flow.peer, self.flow.app);
-        let (ip, data) = (header_len(to.ip()), bytes.len() - HEADROOM);
-        let (start, transport) = (HEADROOM - HEADER - ip, HEADROOM - HEADER);
-        write(&header(from, to), HEADER + data, &mut bytes[start..]);
+        let (ip, head, data) = (header_len(to.ip()), segment.len(), bytes.len() - HEADROOM);
+        let (start, transport) = (HEADROOM - head - ip, HEADROOM - head);
+        write(&header(from, to), head + data, &mut bytes[start..]);
         segment.write(&mut bytes[transport..]);
-        let sum = checksum::fold(checksum::pseudo_header(from.ip(), to.ip(), TCP, HEADER + data));
+        let sum = checksum::fold(checksum::pseudo_header(from.ip(), to.ip(), TCP, head + data));
         let at = transport + usize::from(CHECKSUM_AT);
         bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
         let mss = self.down.mss.max(1);
-        let headers = (ip + HEADER) as u16;
+        let headers = (ip + head) as u16;
         Packet {
             bytes: Arc::default(),
             start,

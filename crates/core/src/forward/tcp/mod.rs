@@ -10,15 +10,17 @@
 mod call;
 mod down;
 mod emit;
+mod stamps;
 mod up;
 
 use super::observed::{End, Flow};
-use super::{Failure, FlowId, Output, Packet, Settings, WINDOW, profile};
+use super::{Agreed, Failure, FlowId, Output, Packet, Settings, WINDOW, profile};
 use crate::time::{Duration, Instant};
 use crate::wire::ip::icmp::{self, Trouble};
-use crate::wire::ip::tcp::{Flags, Segment, before};
+use crate::wire::ip::tcp::{Flags, HEADER, Segment, before};
 use crate::wire::ip::{self, HOP_LIMIT, Header};
 use down::Down;
+use stamps::Stamps;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use up::Up;
@@ -95,10 +97,13 @@ pub(super) struct Connection {
     profile: &'static profile::Entry,
     up: Up,
     down: Down,
+    stamps: Stamps,
     /// The beginning of the SYN, for errors that quote it.
     syn: Vec<u8>,
-    /// The largest segment that we tell the program to send.
+    /// The most data of a segment of the program's, options left out.
     mss: u16,
+    /// The longest packet of the program: as its segments say that it takes, or as it was told of the path.
+    mtu: u32,
     /// Where its segments are longer than the path's: how long those are.
     cut_to: Option<u16>,
     /// Whether they may be.
@@ -138,8 +143,10 @@ impl Connection {
             profile,
             up: Up::new(syn.segment.sequence, syn.segment.scale.is_some(), window),
             down: Down::new(first, &syn.segment, offered),
+            stamps: Stamps::new(now, &syn.segment, first.rotate_left(16)),
             syn: syn.bytes[..quoted].to_vec(),
             mss: offered,
+            mtu: u32::from(offered) + headers_len(app),
             cut_to: None,
             long,
             traffic_class,
@@ -187,6 +194,13 @@ impl Connection {
         if self.phase == Phase::Open { self.down.room(now) } else { self.down.starve() }
     }
 
+    /// The host and the peer have agreed on this, before the program is answered.
+    pub fn agree(&mut self, agreed: Agreed) {
+        if self.phase == Phase::Asked {
+            self.stamps.agree(agreed);
+        }
+    }
+
     /// The peer is connected.
     pub fn connected(&mut self, now: Instant, mss: Option<u16>, out: &mut VecDeque<Output>) {
         if self.is_over() {
@@ -204,7 +218,10 @@ impl Connection {
 
     fn answer(&mut self, now: Instant, mss: Option<u16>, out: &mut VecDeque<Output>) {
         // What the path takes in both directions: segments come to the program as they came to the socket.
-        let path = mss.unwrap_or(u16::MAX);
+        let (path, options) = (mss.unwrap_or(u16::MAX), self.stamps.len());
+        self.stamps.tick(now);
+        self.down.mss = self.down.mss.saturating_sub(options).max(1);
+        self.mss = self.mss.saturating_sub(options).max(1);
         if self.long {
             self.cut_to = mss.filter(|mss| *mss > 0);
         } else {
@@ -221,6 +238,19 @@ impl Connection {
         *times += 1;
         let calls = matches!(self.phase, Phase::Calling { .. });
         out.push_back(Output::Packet(if calls { self.syn() } else { self.syn_ack() }));
+    }
+
+    /// The path takes no longer packets than these: the program's kernel is told as by a router, so that it sends and says what it would
+    /// without a forwarder. Data is cut in its socket anyway.
+    pub fn path_mtu(&mut self, mtu: u32, out: &mut VecDeque<Output>) {
+        if mtu >= self.mtu || self.long || matches!(self.phase, Phase::Asked | Phase::Calling { .. }) || self.is_deaf()
+        {
+            return;
+        }
+        self.mtu = mtu;
+        let (app, peer) = (self.flow.app.ip(), self.flow.peer.ip());
+        let error = icmp::error(peer, app, Trouble::TooBig(mtu), &self.as_sent_by_the_program(), HOP_LIMIT);
+        out.extend(error.map(|packet| Output::Packet(Packet::finished(packet))));
     }
 
     /// The connection failed.
@@ -303,7 +333,8 @@ impl Connection {
     }
 
     /// The peer has answered what the program's kernel asked.
-    pub fn alive(&mut self, out: &mut VecDeque<Output>) {
+    pub fn alive(&mut self, now: Instant, out: &mut VecDeque<Output>) {
+        self.stamps.tick(now);
         self.acknowledge(out);
     }
 
@@ -343,6 +374,7 @@ impl Connection {
     pub fn packet(&mut self, now: Instant, arrived: Arrived<'_>, out: &mut VecDeque<Output>) {
         let segment = arrived.segment;
         let flags = segment.flags;
+        self.stamps.tick(now);
         match self.phase {
             Phase::Over => return,
             Phase::Asked => {
@@ -368,6 +400,10 @@ impl Connection {
         if flags.has(Flags::SYN) {
             return self.asked_again(segment.sequence, out);
         }
+        // A segment of the past (RFC 7323, section 5.3).
+        if self.stamps.is_old(now, &segment) {
+            return self.acknowledge(out);
+        }
         if !flags.has(Flags::ACK) {
             return;
         }
@@ -387,6 +423,7 @@ impl Connection {
             self.traffic_class = class;
             out.push_back(Output::Mark { flow: self.id, traffic_class: class });
         }
+        self.stamps.took(now, &segment, self.up.acked());
         let lost = self.down.acknowledged(now, &segment, arrived.from == arrived.to);
         if lost {
             self.send_again(out);
@@ -452,6 +489,7 @@ impl Connection {
         }
         let segments = data.len().div_ceil(usize::from(self.cut_to.unwrap_or(self.down.mss)).max(1));
         self.flow.received(now, data, segments);
+        self.stamps.tick(now);
         let packet = self.data_packet(now, bytes, urgent);
         out.push_back(Output::Packet(packet));
     }
@@ -461,6 +499,7 @@ impl Connection {
         if self.is_deaf() || self.down.has_ended() {
             return;
         }
+        self.stamps.tick(now);
         out.push_back(Output::Packet(self.fin(now)));
     }
 
@@ -469,6 +508,7 @@ impl Connection {
         if self.is_over() {
             return;
         }
+        self.stamps.tick(now);
         if self.answer_again.is_some_and(|at| now >= at) {
             let (Phase::Answered { times } | Phase::Calling { times }) = self.phase else { return };
             if times > MOST_ANSWERS {
@@ -517,6 +557,11 @@ impl Connection {
         let down = self.down.deadline();
         [answer, grace, down].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
+}
+
+/// Bytes of headers before the data of a segment without options.
+fn headers_len(app: SocketAddr) -> u32 {
+    (ip::header_len(app.ip()) + HEADER) as u32
 }
 
 /// When a program is looked at after so many looks, of which the last was due then.

@@ -184,6 +184,28 @@ impl Up {
         self.fin && self.acked == self.next
     }
 
+    /// What has come beyond what is acknowledged, from number to number: the latest first (RFC 2018, section 4).
+    pub fn ranges(&self) -> [Option<(u32, u32)>; 3] {
+        let Some((latest, _)) = self.early.last() else { return Default::default() };
+        let beyond = |number: u32| number.wrapping_sub(self.next);
+        let mut parts: Vec<_> =
+            self.early.iter().map(|(at, bytes)| (*at, at.wrapping_add(bytes.len() as u32))).collect();
+        parts.sort_unstable_by_key(|(from, to)| (beyond(*from), beyond(*to)));
+        let mut all: Vec<(u32, u32)> = Vec::new();
+        for (from, to) in parts {
+            match all.last_mut() {
+                Some(last) if beyond(from) <= beyond(last.1) => {
+                    last.1 = if beyond(to) > beyond(last.1) { to } else { last.1 }
+                }
+                _ => all.push((from, to)),
+            }
+        }
+        let is_latest = |(from, to): &(u32, u32)| (beyond(*from)..beyond(*to)).contains(&beyond(*latest));
+        all.sort_by_key(|range| !is_latest(range));
+        let mut all = all.into_iter();
+        [(); 3].map(|()| all.next())
+    }
+
     /// What was acknowledged, without telling more.
     pub fn acked(&self) -> u32 {
         self.acked
@@ -397,6 +419,7 @@ impl Connection {
         if self.is_deaf() {
             return;
         }
+        self.stamps.tick(now);
         let up = &mut self.up;
         up.sending = false;
         up.full = !pieces.is_empty();
@@ -413,6 +436,7 @@ impl Connection {
         if self.is_deaf() || !self.up.full {
             return;
         }
+        self.stamps.tick(now);
         self.up.full = false;
         self.push(now, false, out);
         self.advance(now, out);

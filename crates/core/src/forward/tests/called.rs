@@ -1,12 +1,16 @@
 //! Peers that call a program.
 
 use super::*;
-use crate::forward::{End, Record};
+use crate::forward::{Agreed, End, Record};
+
+/// A host that says nothing of the connection.
+const NONE: (Option<u16>, Agreed) = (None, Agreed { timestamps: false, ranges: false });
 
 /// Our first number is behind the SYN that comes to the program.
 fn called() -> (Rig, Segment) {
     let mut rig = Rig::new();
-    let flow = rig.forwarder.call(rig.now, rig.app, rig.peer, Some(1448)).expect("there is a place");
+    let flow =
+        rig.forwarder.call(rig.now, rig.app, rig.peer, (Some(1448), Agreed::default())).expect("there is a place");
     rig.flow = Some(flow);
     rig.drain();
     let (syn, data) = rig.segments().pop().expect("a SYN");
@@ -129,13 +133,13 @@ fn a_caller_that_is_gone_before_the_answer_is_said_to_be_gone() {
 fn there_is_no_call_of_one_with_the_same_ends_nor_to_many_nor_beyond_what_there_is_room_for() {
     let (mut rig, _) = called();
     let (app, peer, now) = (rig.app, rig.peer, rig.now);
-    assert_eq!(rig.forwarder.call(now, app, peer, None), None);
+    assert_eq!(rig.forwarder.call(now, app, peer, NONE), None);
     for other in ["127.0.0.1:9", "224.0.0.1:9", "[2001:db8::1]:9"] {
-        assert_eq!(rig.forwarder.call(now, app, other.parse().unwrap(), None), None, "{other}");
+        assert_eq!(rig.forwarder.call(now, app, other.parse().unwrap(), NONE), None, "{other}");
     }
     let mut small = Rig::with(Settings { most_flows: 1, ..Settings::default() });
-    assert!(small.forwarder.call(now, app, peer, None).is_some());
-    assert_eq!(small.forwarder.call(now, app, "198.51.100.1:81".parse().unwrap(), None), None);
+    assert!(small.forwarder.call(now, app, peer, NONE).is_some());
+    assert_eq!(small.forwarder.call(now, app, "198.51.100.1:81".parse().unwrap(), NONE), None);
     assert_eq!(small.forwarder.tally().refused, 1);
 }
 
@@ -144,7 +148,7 @@ fn callers_leave_the_program_half_of_the_places() {
     let mut rig = Rig::with(Settings { most_flows: 4, ..Settings::default() });
     let calls = |rig: &mut Rig| {
         let peers = (1..=4).map(|n| format!("198.51.100.{n}:81").parse().unwrap());
-        peers.filter(|peer| rig.forwarder.call(rig.now, rig.app, *peer, None).is_some()).count()
+        peers.filter(|peer| rig.forwarder.call(rig.now, rig.app, *peer, NONE).is_some()).count()
     };
     assert_eq!(calls(&mut rig), 2);
     rig.syn();
@@ -156,7 +160,7 @@ fn one_caller_that_takes_what_it_gets_leaves_places_for_others_and_gets_them_aga
     let mut rig = Rig::with(Settings { most_flows: 128, ..Settings::default() });
     let call = |rig: &mut Rig, host: u8, port: u16| {
         let peer = format!("198.51.100.{host}:{port}").parse().unwrap();
-        rig.forwarder.call(rig.now, rig.app, peer, None)
+        rig.forwarder.call(rig.now, rig.app, peer, NONE)
     };
     let first: Vec<_> = (1..=100).filter_map(|port| call(&mut rig, 1, port)).collect();
     assert_eq!(first.len(), 32, "half of what callers may have");
@@ -169,4 +173,32 @@ fn one_caller_that_takes_what_it_gets_leaves_places_for_others_and_gets_them_aga
     }
     assert_eq!((200..=300).filter(|port| call(&mut rig, 9, *port).is_some()).count(), 3, "one of its own is left");
     assert!(call(&mut rig, 1, 500).is_some());
+}
+
+#[test]
+fn an_address_with_more_than_its_part_keeps_what_it_has_and_gets_more_when_others_have_left() {
+    let mut rig = Rig::new();
+    let peer = |host: u32, port: u16| SocketAddr::from((std::net::Ipv4Addr::from(0xcb00_7100 + host), port));
+    let call = |rig: &mut Rig, host, port| rig.forwarder.call(rig.now, rig.app, peer(host, port), NONE);
+    let many: Vec<_> = (1..=700).filter_map(|port| call(&mut rig, 1, port)).collect();
+    let others: Vec<_> = (0..3500).filter_map(|n| call(&mut rig, 1000 + n, 9)).collect();
+    assert_eq!((many.len(), others.len()), (700, 3500), "more than 4096 are open");
+    // The program answers one of the many; it is as open as any.
+    rig.drain();
+    let syns = rig.segments();
+    let (rig_peer, syn) = (peer(1, 700), syns.iter().find(|(syn, _)| syn.source == 700).unwrap().0);
+    (rig.peer, rig.first) = (rig_peer, syn.sequence.wrapping_add(1));
+    answer(&mut rig, 65_160);
+    rig.packets.clear();
+    assert_eq!(call(&mut rig, 1, 701), None);
+    assert!(call(&mut rig, 2, 1).is_some(), "one that has fewer is served");
+    rig.flow = many.last().copied();
+    rig.peer(b"question");
+    assert_eq!(rig.segments().pop().unwrap().1, b"question");
+    rig.app(Flags::ACK | Flags::PSH, 1, rig.first.wrapping_add(8), b"answer");
+    assert_eq!((&rig.sent[..], rig.did_close()), (&b"answer"[..], None));
+    for flow in others.into_iter().take(200) {
+        rig.input(Input::Failed { flow, why: Failure::Reset });
+    }
+    assert!(call(&mut rig, 1, 702).is_some(), "less than 4096 are");
 }

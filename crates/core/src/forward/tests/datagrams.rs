@@ -129,6 +129,83 @@ fn ports_that_are_held_leave_half_of_the_places_and_none_of_them_makes_room() {
     assert_eq!(rig.packets.len(), 1);
 }
 
+/// What was recorded of peers of a port, each with what it has said and heard.
+fn peers(rig: &mut Rig, mapping: MappingId) -> Vec<(SocketAddr, u64, u64)> {
+    rig.forwarder.unbound(mapping);
+    rig.drain();
+    let records = std::mem::take(&mut rig.records).into_iter();
+    let of = |record| match record {
+        Record::Udp(flow) => (flow.peer, flow.down.packets, flow.up.packets),
+        other => panic!("{other:?}"),
+    };
+    records.map(of).collect()
+}
+
+#[test]
+fn strangers_of_one_network_make_no_more_records_than_its_part_of_the_places_and_all_are_carried_and_counted() {
+    let apps = [
+        ("192.0.2.7:4000", "203.0.113.9", "203.0.113.9:0"),
+        ("[2001:db8::7]:4000", "[2001:db8:9::9]", "[2001:db8:9::]:0"),
+    ];
+    for (app, flooding, rest) in apps {
+        let mut rig = Rig::new();
+        rig.app = app.parse().unwrap();
+        let (mapping, _) = rig.forwarder.bound(rig.now, rig.app).unwrap();
+        let own = if rig.app.is_ipv4() { "198.51.100.1:7" } else { "[2001:db8:1::1]:7" };
+        ask(&mut rig, own, b"own");
+        for port in 1001..=6000 {
+            rig.now += Duration::from_millis(1);
+            strange(&mut rig, mapping, &format!("{flooding}:{port}"));
+        }
+        assert_eq!(rig.packets.len(), 5000, "each is carried");
+        assert!(rig.records.is_empty(), "none has made room for another");
+        // One that has no record of its own is answered, and that is counted with its network.
+        ask(&mut rig, &format!("{flooding}:5000"), b"yes");
+        let Some(Output::Datagram { to, .. }) = rig.did.last() else { panic!("{:?}", rig.did) };
+        assert_eq!(to.port(), 5000);
+        let peers = peers(&mut rig, mapping);
+        assert_eq!(peers.len(), 1 + 64 + 1);
+        assert_eq!(peers.iter().map(|(_, down, _)| down).sum::<u64>(), 5000);
+        assert!(peers.contains(&(rest.parse().unwrap(), 5000 - 64, 1)), "{peers:?}");
+    }
+}
+
+#[test]
+fn a_flood_of_many_networks_takes_no_place_of_what_the_program_asks() {
+    let mut rig = Rig::new();
+    let (mapping, _) = rig.forwarder.bound(rig.now, rig.app).unwrap();
+    (1001..=1128).for_each(|port| ask(&mut rig, &format!("198.51.100.1:{port}"), b"own"));
+    for n in 0..5000 {
+        rig.now += Duration::from_millis(1);
+        strange(&mut rig, mapping, &format!("203.{}.{}.1:9", n / 250, n % 250));
+    }
+    assert_eq!(rig.packets.len(), 5000);
+    let early = rig.records.len();
+    assert_eq!(early, 5000 - 128, "the oldest stranger makes room");
+    let peers = peers(&mut rig, mapping);
+    let own = |peers: &[(SocketAddr, u64, u64)]| peers.iter().filter(|(_, _, up)| *up == 1).count();
+    assert_eq!((own(&peers[..early]), own(&peers[early..]), peers.len()), (0, 128, 128 + 5000));
+}
+
+#[test]
+fn a_member_of_a_flooded_large_network_is_still_served_and_has_a_record_of_its_own() {
+    let mut rig = Rig::new();
+    rig.app = "[2001:db8::7]:4000".parse().unwrap();
+    let (mapping, _) = rig.forwarder.bound(rig.now, rig.app).unwrap();
+    // All of one provider's, from a /48.
+    for n in 0..5000 {
+        rig.now += Duration::from_millis(1);
+        strange(&mut rig, mapping, &format!("[2001:db8:77:{:x}::{n:x}]:9", n % 40));
+    }
+    rig.packets.clear();
+    let early = rig.records.len();
+    strange(&mut rig, mapping, "[2001:db8:77:ffff::1]:9");
+    ask(&mut rig, "[2001:db8:77:ffff::1]:9", b"yes");
+    assert_eq!(rig.packets.len(), 1);
+    let peers = peers(&mut rig, mapping);
+    assert!(peers[early..].contains(&("[2001:db8:77:ffff::1]:9".parse().unwrap(), 1, 1)), "{peers:?}");
+}
+
 #[test]
 fn a_datagram_that_the_programs_kernel_refuses_is_told() {
     for (app, stranger) in [("192.0.2.7", "203.0.113.9"), ("2001:db8::7", "2001:db8:9::9")] {
@@ -318,6 +395,29 @@ fn a_datagram_in_fragments_is_sent_in_one_piece() {
         _ => None,
     });
     assert_eq!(sent, Some((data, false)));
+}
+
+#[test]
+fn over_ipv6_too_what_came_in_fragments_may_leave_in_fragments_and_what_came_whole_may_not() {
+    let mut rig = Rig::new();
+    rig.app = "[2001:db8::7]:4000".parse().unwrap();
+    let data = text(3000);
+    let packet = datagram(rig.app, "[2001:db8:1::1]:1000".parse().unwrap(), 0, 64, &data);
+    let payload = &packet[40..];
+    for (offset, part) in [(0, &payload[..1448]), (1448, &payload[1448..])] {
+        let mut bytes = packet[..40].to_vec();
+        bytes[4..6].copy_from_slice(&((8 + part.len()) as u16).to_be_bytes());
+        bytes[6] = 44;
+        let more = u16::from(offset == 0);
+        bytes.extend([&[UDP, 0][..], &(offset as u16 | more).to_be_bytes(), &[0, 0, 0, 9], part].concat());
+        rig.input(Input::Packet { bytes, segment: None });
+    }
+    ask(&mut rig, "[2001:db8:1::1]:1000", b"short");
+    let sent = rig.did.iter().filter_map(|output| match output {
+        Output::Datagram { bytes, from, whole, .. } => Some((bytes[*from..].to_vec(), *whole)),
+        _ => None,
+    });
+    assert_eq!(sent.collect::<Vec<_>>(), [(data, false), (b"short".to_vec(), true)]);
 }
 
 #[test]

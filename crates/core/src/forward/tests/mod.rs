@@ -7,6 +7,7 @@ mod differential;
 mod endings;
 mod hostile;
 mod opening;
+mod stamps;
 mod stream;
 mod windows;
 

@@ -375,3 +375,31 @@ fn a_change_of_the_traffic_class_is_passed_on() {
     rig.input(Input::Packet { bytes, segment: None });
     assert!(rig.did.iter().any(|output| matches!(output, Output::Mark { traffic_class: 0x20, .. })));
 }
+
+#[test]
+fn what_is_learned_of_the_path_is_told_once_and_not_before_the_program_is_answered() {
+    let mut rig = Rig::new();
+    rig.syn();
+    let flow = rig.flow.unwrap();
+    rig.input(Input::PathMtu { flow, mtu: 1300 });
+    assert!(rig.packets.is_empty());
+    rig.input(Input::Connected { flow, mss: Some(1448) });
+    rig.first = rig.segments().pop().unwrap().0.sequence.wrapping_add(1);
+    rig.app(Flags::ACK, 1, rig.first, b"12345");
+    rig.packets.clear();
+    let mut told = |mtu| {
+        rig.input(Input::PathMtu { flow, mtu });
+        let packet = rig.packets.pop();
+        assert!(rig.packets.is_empty());
+        packet
+    };
+    assert!(told(1500).is_none(), "as its segments say that it takes");
+    let (header, message) = told(1400).expect("a message");
+    assert_eq!((header.protocol, header.source), (ip::ICMP, PEER.parse::<SocketAddr>().unwrap().ip()));
+    assert_eq!((message[..2].to_vec(), message[6..8].to_vec()), (vec![3, 4], 1400u16.to_be_bytes().to_vec()));
+    // The packet that it quotes is one on the way, or its kernel would not believe it (RFC 5927, section 4.1).
+    let quoted = tcp::parse(&message[8 + 20..]).unwrap().0;
+    assert_eq!((quoted.source, quoted.destination, quoted.sequence), (4000, 80, ISS.wrapping_add(6)));
+    assert!(told(1400).is_none() && told(1450).is_none(), "it knows");
+    assert!(told(1300).is_some());
+}

@@ -1,10 +1,12 @@
-//! TCP segments: headers and the options of a handshake (RFC 9293, 7323), to meaning and back.
+//! TCP segments: headers, the options of a handshake, timestamps and selective acknowledgements (RFC 9293, 7323, 2018), to meaning and back.
 
 use super::{Header, TCP, checksum, header_len, write};
 use std::ops::BitOr;
 
 /// Bytes of a header without options.
 pub const HEADER: usize = 20;
+/// Bytes that timestamps take in a header.
+pub const STAMPS: usize = 12;
 /// Where in the header its checksum is.
 pub const CHECKSUM_AT: u16 = 16;
 
@@ -62,6 +64,13 @@ pub struct Segment {
     pub mss: Option<u16>,
     /// With SYN: powers of two by which later windows are to be multiplied, at most 14.
     pub scale: Option<u8>,
+    /// With SYN: whether its sender takes selective acknowledgements.
+    pub takes_ranges: bool,
+    /// Its sender's clock, and the last that it has read of the receiver's.
+    pub stamps: Option<(u32, u32)>,
+    /// What its sender has beyond `acknowledged`, from one number to another: as many as there is room for beside timestamps. Written, but not
+    /// read.
+    pub ranges: [Option<(u32, u32)>; 3],
 }
 
 /// Reads a segment: its header, and the payload behind it. Options that mean nothing here, and any behind a broken one, are
@@ -82,23 +91,33 @@ pub fn parse(bytes: &[u8]) -> Option<(Segment, &[u8])> {
         urgent: word(18),
         mss: None,
         scale: None,
+        takes_ranges: false,
+        stamps: None,
+        ranges: Default::default(),
     };
-    if segment.flags.has(Flags::SYN) {
-        read_options(options, &mut segment);
-    }
+    read_options(options, &mut segment);
     Some((segment, &bytes[len..]))
 }
 
 fn read_options(mut options: &[u8], segment: &mut Segment) {
+    let opens = segment.flags.has(Flags::SYN);
     loop {
         match options {
             [1, rest @ ..] => options = rest,
             [0, ..] | [] => return,
-            [2, 4, high, low, rest @ ..] => {
+            [8, 10, a, b, c, d, e, f, g, h, rest @ ..] => {
+                segment.stamps = Some((u32::from_be_bytes([*a, *b, *c, *d]), u32::from_be_bytes([*e, *f, *g, *h])));
+                options = rest;
+            }
+            [4, 2, rest @ ..] if opens => {
+                segment.takes_ranges = true;
+                options = rest;
+            }
+            [2, 4, high, low, rest @ ..] if opens => {
                 segment.mss = Some(u16::from_be_bytes([*high, *low])).filter(|mss| *mss > 0);
                 options = rest;
             }
-            [3, 3, scale, rest @ ..] => {
+            [3, 3, scale, rest @ ..] if opens => {
                 segment.scale = Some((*scale).min(14));
                 options = rest;
             }
@@ -114,7 +133,10 @@ fn read_options(mut options: &[u8], segment: &mut Segment) {
 impl Segment {
     /// Bytes of the header that [`Self::write`] makes.
     pub fn len(&self) -> usize {
-        HEADER + if self.mss.is_some() { 4 } else { 0 } + if self.scale.is_some() { 4 } else { 0 }
+        let four = |there: bool| if there { 4 } else { 0 };
+        let stamps = if self.stamps.is_some() { STAMPS } else { four(self.takes_ranges) };
+        let ranges = self.ranges.iter().flatten().count();
+        HEADER + four(self.mss.is_some()) + four(self.scale.is_some()) + stamps + four(ranges > 0) + 8 * ranges
     }
 
     /// Never: a header has 20 bytes at least.
@@ -141,8 +163,29 @@ impl Segment {
             head[at..at + 4].copy_from_slice(&[2, 4, high, low]);
             at += 4;
         }
+        let before = if self.takes_ranges { [4, 2] } else { [1, 1] };
+        if let Some((clock, echo)) = self.stamps {
+            head[at..at + 4].copy_from_slice(&[before[0], before[1], 8, 10]);
+            head[at + 4..at + 8].copy_from_slice(&clock.to_be_bytes());
+            head[at + 8..at + STAMPS].copy_from_slice(&echo.to_be_bytes());
+            at += STAMPS;
+        } else if self.takes_ranges {
+            head[at..at + 4].copy_from_slice(&[1, 1, 4, 2]);
+            at += 4;
+        }
         if let Some(scale) = self.scale {
             head[at..at + 4].copy_from_slice(&[1, 3, 3, scale]);
+            at += 4;
+        }
+        let ranges = self.ranges.iter().flatten().count();
+        if ranges > 0 {
+            head[at..at + 4].copy_from_slice(&[1, 1, 5, 2 + 8 * ranges as u8]);
+            at += 4;
+        }
+        for (from, to) in self.ranges.iter().flatten() {
+            head[at..at + 4].copy_from_slice(&from.to_be_bytes());
+            head[at + 4..at + 8].copy_from_slice(&to.to_be_bytes());
+            at += 8;
         }
     }
 }
@@ -185,10 +228,33 @@ mod tests {
             urgent: 0,
             mss: Some(1448),
             scale: Some(4),
+            takes_ranges: true,
+            stamps: Some((0x0102_0304, 5)),
+            ranges: Default::default(),
         };
-        let mut bytes = vec![0; segment.len() + 3];
-        segment.write(&mut bytes);
-        assert_eq!(parse(&bytes), Some((segment, &[0_u8; 3][..])));
+        for (takes_ranges, stamps, len) in
+            [(true, segment.stamps, 40), (false, segment.stamps, 40), (true, None, 32), (false, None, 28)]
+        {
+            let segment = Segment { takes_ranges, stamps, ..segment };
+            let mut bytes = vec![0; segment.len() + 3];
+            segment.write(&mut bytes);
+            assert_eq!((parse(&bytes), segment.len()), (Some((segment, &[0_u8; 3][..])), len));
+        }
+    }
+
+    #[test]
+    fn later_segments_have_timestamps_and_ranges_and_no_option_of_an_opening() {
+        let segment = Segment { flags: Flags::ACK, stamps: Some((7, 9)), ..Segment::default() };
+        let with = Segment { ranges: [Some((1000, 2000)), Some((3000, 0xffff_ffff)), Some((5, 6))], ..segment };
+        let mut bytes = vec![0; with.len()];
+        with.write(&mut bytes);
+        assert_eq!((bytes.len(), parse(&bytes)), (60, Some((segment, &[][..]))));
+        let expected = [&[1, 1, 5, 26][..], &1000u32.to_be_bytes(), &2000u32.to_be_bytes()].concat();
+        assert_eq!((&bytes[32..44], &bytes[56..]), (&expected[..], &6u32.to_be_bytes()[..]));
+        let opening = Segment { mss: Some(1), scale: Some(2), takes_ranges: true, ..segment };
+        let mut bytes = vec![0; opening.len()];
+        opening.write(&mut bytes);
+        assert_eq!(parse(&bytes).unwrap().0, segment);
     }
 
     #[test]

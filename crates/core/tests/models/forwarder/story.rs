@@ -5,7 +5,7 @@
 //! peer said, and within the window; nothing is acknowledged that was not said, what is acknowledged and not in the socket fits in
 //! the window, and the right edge of a window is never drawn back. Once nothing is lost any more, everything arrives and both close.
 
-use headstart_core::forward::{Forwarder, HEADROOM, Input, Output, Piece, Settings, WINDOW, advance};
+use headstart_core::forward::{Agreed, Forwarder, HEADROOM, Input, Output, Piece, Settings, WINDOW, advance};
 use headstart_core::machine::Machine;
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::ip::tcp::{self, Flags, Segment};
@@ -69,11 +69,14 @@ struct Story {
     down: VecDeque<(Segment, Vec<u8>)>,
     /// Gracefully or not.
     closed: Option<bool>,
+    /// Both ends have timestamps and ranges; the forwarder's clock as it was told last.
+    stamped: bool,
+    clock: u32,
 }
 
 /// Plays a story.
 pub fn play(steps: &[[u8; 4]]) {
-    let mut story = Story::open();
+    let mut story = Story::open(steps.len() % 2 == 1);
     for step in steps {
         story.step(*step);
         assert!(story.forwarder.waiting() <= WINDOW, "{} bytes wait for a socket", story.forwarder.waiting());
@@ -83,7 +86,7 @@ pub fn play(steps: &[[u8; 4]]) {
 
 impl Story {
     /// A connection that is open on both sides.
-    fn open() -> Self {
+    fn open(stamped: bool) -> Self {
         let mut story = Self {
             forwarder: Forwarder::new(Settings::default()),
             now: Instant::from_millis(1000),
@@ -93,11 +96,16 @@ impl Story {
             up: VecDeque::new(),
             down: VecDeque::new(),
             closed: None,
+            stamped,
+            clock: 0,
         };
         let syn = Segment { mss: Some(1460), scale: Some(SCALE), sequence: ISS, flags: Flags::SYN, ..story.segment() };
-        story.input(Input::Packet { bytes: packet(&syn, &[]), segment: None });
+        story.input(Input::Packet { bytes: packet(&Segment { takes_ranges: stamped, ..syn }, &[]), segment: None });
+        let agreed = Agreed { timestamps: true, ranges: true };
+        story.input(Input::Agreed { flow: story.flow, agreed });
         story.input(Input::Connected { flow: story.flow, mss: Some(MSS as u16) });
         let (answer, _) = story.down.pop_front().expect("an answer");
+        assert_eq!((answer.stamps.is_some(), answer.takes_ranges), (stamped, stamped));
         assert!(answer.flags.has(Flags::SYN | Flags::ACK) && answer.acknowledged == ISS.wrapping_add(1));
         story.program.first = answer.sequence.wrapping_add(1);
         story.acknowledge();
@@ -136,6 +144,7 @@ impl Story {
             acknowledged,
             flags: Flags::ACK,
             window: window as u16,
+            stamps: self.stamped.then_some(((self.now.as_nanos() / 1_000_000) as u32, 0)),
             ..Segment::default()
         }
     }
@@ -320,6 +329,11 @@ impl Story {
                     let (header, payload) = ip::parse(packet.as_slice()).expect("a packet");
                     assert_eq!((header.protocol, header.destination), (TCP, app().ip()));
                     let (segment, data) = tcp::parse(payload).expect("a segment");
+                    if let Some((clock, _)) = segment.stamps.filter(|_| self.clock != 0) {
+                        assert!(!tcp::before(clock, self.clock), "the clock goes back");
+                    }
+                    assert!(segment.stamps.is_some() == self.stamped || segment.flags.has(Flags::RST), "{segment:?}");
+                    self.clock = segment.stamps.map_or(self.clock, |(clock, _)| clock);
                     self.down.push_back((segment, data.to_vec()));
                 }
                 Output::Connect { flow, .. } => self.flow = flow,

@@ -3,8 +3,10 @@
 //! bind(2) of such a socket waits as listen(2) does, and is made in the program's place, on its own socket and by what was read of its
 //! memory once. A port below 1024 is left to the kernel where the program has no right to it, for ours is not the program's.
 
-use super::{Inbound, canonical};
+use super::{Inbound, canonical, is_here};
+use crate::forward::enclosure::NAME as INTERFACE;
 use crate::forward::loopback::listening::{Kind, seen_as};
+use crate::sys::netlink::Netlink;
 use crate::sys::process;
 use crate::sys::seccomp::Notification;
 use headstart_core::forward::MappingId;
@@ -21,6 +23,8 @@ const FIRST_UNPRIVILEGED: u16 = 1024;
 const V4_LEN: usize = 16;
 const V6_LEN: usize = 24;
 const WHOLE_V6_LEN: usize = 28;
+/// Addresses that programs have. 256: what is asked of each packet is asked of all of them.
+const MOST_ADDRESSES: usize = 256;
 
 /// A port that a program has bound, to be opened outside before it goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +37,10 @@ pub(in crate::forward) struct Wanted {
     inside: SocketAddr,
     /// The program has chosen the number, and others know it by that.
     is_chosen: bool,
+}
+
+fn is_of_udp(socket: &OwnedFd) -> bool {
+    sockopt::socket_type(socket) == Ok(SocketType::DGRAM) && sockopt::socket_protocol(socket) == Ok(Some(ipproto::UDP))
 }
 
 /// A port that is open outside.
@@ -48,7 +56,7 @@ impl Inbound {
     /// Makes the call, if it is one of these programs' and of UDP: what is to be opened.
     pub(super) fn bind_for(&mut self, call: Notification) -> Option<Result<Vec<Wanted>, Errno>> {
         let socket = process::descriptor(call.thread, call.number).ok()?;
-        if !self.is_of_udp(&socket) {
+        if !self.is_of_the_internet(&socket) {
             return None;
         }
         let (address, len) = call.address;
@@ -57,6 +65,10 @@ impl Inbound {
         let got = self.memory.read(call.thread, address, &mut bytes[..len]).ok()?;
         // What was read of a thread is its own if it still waits.
         let wanted = parse(&bytes[..got]).filter(|_| got == len && self.calls.waits(call.id))?;
+        self.have(wanted.ip().to_canonical());
+        if !is_of_udp(&socket) {
+            return None;
+        }
         let is_v4 = sockopt::socket_domain(&socket) == Ok(AddressFamily::INET);
         let is_privileged = (1..FIRST_UNPRIVILEGED).contains(&wanted.port());
         if wanted.is_ipv4() != is_v4 || (is_privileged && !process::may_bind_any_port(call.thread)) {
@@ -70,11 +82,27 @@ impl Inbound {
         Some(Ok(at.map_or_else(Vec::new, |at| self.wanted(canonical(at), takes_mapped, wanted.port() != 0))))
     }
 
-    fn is_of_udp(&self, socket: &OwnedFd) -> bool {
+    fn is_of_the_internet(&self, socket: &OwnedFd) -> bool {
         matches!(sockopt::socket_domain(socket), Ok(AddressFamily::INET | AddressFamily::INET6))
-            && sockopt::socket_type(socket) == Ok(SocketType::DGRAM)
-            && sockopt::socket_protocol(socket) == Ok(Some(ipproto::UDP))
             && self.is_theirs(socket)
+    }
+
+    /// The programs have an address of the host from when one of them wants to bind it (docs/decisions/0119).
+    fn have(&mut self, ip: IpAddr) {
+        let is_nobodys = ip.is_unspecified() || ip.is_loopback() || ip.is_multicast();
+        if is_nobodys || self.addresses.contains(&ip) || self.addresses.len() >= MOST_ADDRESSES || !is_here(ip) {
+            return;
+        }
+        let add = || {
+            let mut netlink = Netlink::open()?;
+            let index = netlink.index(INTERFACE)?;
+            netlink.spare_address(index, ip, if ip.is_ipv4() { 32 } else { 128 })
+        };
+        // Where that fails, binding it does too, as it would have.
+        if matches!(self.inside.run(add), Ok(Ok(()))) {
+            self.addresses.push(ip);
+            self.theirs.look();
+        }
     }
 
     /// What is to be opened for what a program has bound: for one of any address, the one that its packets have, of each family.
@@ -166,6 +194,8 @@ fn parse(bytes: &[u8]) -> Option<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::netlink::LOOPBACK;
+    use crate::sys::netns::NetNs;
 
     #[test]
     fn addresses_are_read_as_the_kernel_reads_them() {
@@ -179,6 +209,27 @@ mod tests {
         for bytes in [&v4[..15], &v6[..23], &[], &[2], &[0; 28]] {
             assert_eq!(parse(bytes), None, "{bytes:?}");
         }
+    }
+
+    #[test]
+    #[ignore = "needs network namespaces: cargo xtask test"]
+    fn all_addresses_of_a_host_are_its_own_and_no_others() {
+        let Ok(here) = NetNs::create() else { return eprintln!("skipped: no network namespaces for this user") };
+        here.run(|| {
+            let mut netlink = Netlink::open().unwrap();
+            netlink.up(LOOPBACK).unwrap();
+            let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+            // The second of a network, and one that is taken only where it is chosen.
+            netlink.address(LOOPBACK, ip("192.0.2.1"), 24).unwrap();
+            netlink.spare_address(LOOPBACK, ip("192.0.2.2"), 24).unwrap();
+            netlink.address(LOOPBACK, ip("2001:db8::1"), 64).unwrap();
+            netlink.spare_address(LOOPBACK, ip("2001:db8::2"), 64).unwrap();
+            let own = ["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2", "127.0.0.9", "::1"];
+            let others = ["198.51.100.1", "255.255.255.255", "2001:db9::1", "fe80::1"];
+            assert_eq!(own.map(|text| is_here(ip(text))), [true; 6]);
+            assert_eq!(others.map(|text| is_here(ip(text))), [false; 4]);
+        })
+        .unwrap();
     }
 
     #[test]

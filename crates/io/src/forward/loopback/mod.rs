@@ -31,18 +31,36 @@ const FIRST_AGAIN: Duration = Duration::from_secs(1);
 const LONGEST_AGAIN: Duration = Duration::from_secs(64);
 /// Services that are offered at a time.
 const MOST: usize = 1024;
-/// The token of the end.
+/// The tokens of the end, and of a wish.
 const STOP: u64 = u64::MAX;
+const LOOK: u64 = STOP - 1;
 
 /// Where programs inside are called from outside ([`Inbound`](super::Inbound)): services of the host's by their looks, which are not offered
 /// to those programs.
-#[derive(Clone, Debug, Default)]
-pub struct Theirs(Arc<Mutex<BTreeSet<Service>>>);
+#[derive(Clone, Debug)]
+pub struct Theirs {
+    services: Arc<Mutex<BTreeSet<Service>>>,
+    wish: Arc<OwnedFd>,
+}
 
 impl Theirs {
-    pub(super) fn lock(&self) -> MutexGuard<'_, BTreeSet<Service>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// None so far.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { services: Arc::default(), wish: Arc::new(event()?) })
     }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, BTreeSet<Service>> {
+        self.services.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has it looked up soon what listens on the host: the programs have an address that they did not have.
+    pub(super) fn look(&self) {
+        let _ = rustix::io::write(&*self.wish, &1u64.to_ne_bytes());
+    }
+}
+
+fn event() -> io::Result<OwnedFd> {
+    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
 /// The offer. It ends when it is dropped.
@@ -72,7 +90,7 @@ struct Offer {
 impl Loopback {
     /// Offers to the programs of `inside` what listens in the network namespace of the calling thread, but for what is theirs.
     pub fn offer(inside: &NetNs, theirs: &Theirs) -> io::Result<Self> {
-        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let stop = Arc::new(event()?);
         let (inside, theirs, stopped) = (inside.try_clone()?, theirs.clone(), Arc::clone(&stop));
         let (tell, first) = channel();
         let work = move || match Offer::begin(inside, theirs, &stopped) {
@@ -105,6 +123,7 @@ impl Offer {
     fn begin(inside: NetNs, theirs: Theirs, stop: &OwnedFd) -> io::Result<Self> {
         let (poll, clock) = (Poll::new()?, Clock::new());
         poll.add(stop, STOP, Interest::Read)?;
+        poll.add(&theirs.wish, LOOK, Interest::Read)?;
         let mut offer = Self { inside, theirs, poll, offered: BTreeMap::new(), next: 0, clock };
         offer.look()?;
         Ok(offer)
@@ -117,7 +136,10 @@ impl Offer {
             if self.poll.wait(&self.clock, Some(again), &mut tokens).is_err() || tokens.contains(&STOP) {
                 return;
             }
-            let now = self.clock.now();
+            let (now, is_wished) = (self.clock.now(), tokens.contains(&LOOK));
+            if is_wished {
+                let _ = rustix::io::read(&*self.theirs.wish, &mut [0; 8]);
+            }
             for token in &tokens {
                 // The upper half is the service's number; the lower one is a client's, or 0.
                 let (number, client) = ((token >> 32) as u32, *token as u32);
@@ -127,10 +149,10 @@ impl Offer {
                     None => {}
                 }
             }
-            if now >= again {
+            if is_wished || now >= again {
                 // What cannot be seen now is seen later.
                 let _ = self.look();
-                wait = (wait * 2).min(LONGEST_AGAIN);
+                wait = if is_wished { FIRST_AGAIN } else { (wait * 2).min(LONGEST_AGAIN) };
                 again = self.clock.now() + wait;
             }
         }

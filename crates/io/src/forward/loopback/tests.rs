@@ -35,7 +35,7 @@ fn services_of_the_host_are_there_inside_and_what_is_not_is_refused() {
             datagrams.send_to(&vec![7; len], from).unwrap();
         }
     });
-    let offer = outside.run(|| Loopback::offer(&inside, &Theirs::default()).unwrap()).unwrap();
+    let offer = outside.run(|| Loopback::offer(&inside, &Theirs::new().unwrap()).unwrap()).unwrap();
     inside
         .run(|| {
             let to: SocketAddr = "127.0.0.1:8080".parse().unwrap();

@@ -105,7 +105,7 @@ impl Worker {
     /// A peer has called a program.
     fn call(&mut self, now: Instant, socket: OwnedFd, app: SocketAddr, peer: SocketAddr) {
         let ready = sockets::ready(&socket, &self.exit).and_then(|()| rustix::io::ioctl_fionbio(&socket, true));
-        let flow = ready.ok().and_then(|()| self.forwarder.call(now, app, peer, sockets::mss(&socket)));
+        let flow = ready.ok().and_then(|()| self.forwarder.call(now, app, peer, sockets::agreed(&socket)));
         let Some(flow) = flow else {
             let _ = sockopt::set_socket_linger(&socket, Some(Duration::ZERO));
             return;

@@ -52,17 +52,23 @@ impl Worker {
         message: Vec<u8>,
         (traffic_class, hop_limit, whole): (u8, u8, bool),
     ) {
-        let Some(socket) = self.echo_socket(to.is_ipv4(), &message) else { return };
-        if to.is_ipv4() {
-            let _ = datagram::keep_whole(socket, whole);
-        }
-        let send = || datagram::send(socket, SocketAddr::new(to, 0), &message, traffic_class, hop_limit);
-        let sent = datagram::past_refusals(send);
-        if sent.err().and_then(|e| e.raw_os_error()) != Some(libc::EMSGSIZE) {
-            return;
-        }
-        let mut bytes = Vec::with_capacity(ROOM);
-        if let Some(trouble) = datagram::too_long(socket, &mut bytes, |_, _| {}) {
+        let mut cutting = self.cutting(whole);
+        let trouble = loop {
+            let Some(socket) = self.echo_socket(to.is_ipv4(), &message) else { return };
+            let _ = datagram::cut(socket, to.is_ipv4(), cutting);
+            let send = || datagram::send(socket, SocketAddr::new(to, 0), &message, traffic_class, hop_limit);
+            let sent = datagram::past_refusals(send);
+            if sent.err().and_then(|e| e.raw_os_error()) != Some(libc::EMSGSIZE) {
+                return;
+            }
+            let mut bytes = Vec::with_capacity(ROOM);
+            let known = datagram::too_long(socket, &mut bytes, |_, _| {});
+            match self.cutting_past(cutting, to) {
+                Some(next) => cutting = next,
+                None => break known,
+            }
+        };
+        if let Some(trouble) = trouble {
             self.forwarder
                 .handle_input(now, Input::EchoFailed { to, reporter: None, message, trouble, hop_limit: HOP_LIMIT });
         }

@@ -1,6 +1,7 @@
 //! One thread, one event loop, one forwarder: sleeps until a packet, a socket or a timer wants something.
 
 mod accelerator;
+mod asked;
 mod attribution;
 mod calls;
 mod delivery;
@@ -23,12 +24,13 @@ use super::finder::Finder;
 use super::inbound::Inbound;
 use super::owner::{Owner, Owners, Process};
 use super::window::Window;
-use super::{Enclosure, Refusals, sockets};
+use super::{Enclosure, Routes, sockets};
 use crate::clock::Clock;
 use crate::driver::{self, Hands};
 use crate::forward::sockets::Stock;
 use crate::host::change::capture::OWN_MARK;
 use crate::poll::{Interest, Poll};
+use crate::sys::datagram::Cutting;
 use crate::sys::offload::{Checksum, Offload, Segments, Transport};
 use crate::sys::tun::{ROOM, Tun};
 use accelerator::Accelerator;
@@ -184,6 +186,8 @@ struct Upstream {
     request: Option<Request>,
     /// What is known of the program's data on it.
     delivery: Delivery,
+    /// The longest packet that its path takes, as the program's kernel was told.
+    path_mtu: u32,
 }
 
 /// Whose a connection is, and whether its process is still looked for.
@@ -221,7 +225,8 @@ impl Teller {
 /// A port that sends datagrams.
 struct Port {
     socket: OwnedFd,
-    whole: Option<bool>,
+    /// Who may cut what it sends, once that is set.
+    cutting: Option<Cutting>,
     app: SocketAddr,
     /// Whose it is, from the first datagram on.
     whose: Option<Whose>,
@@ -229,6 +234,8 @@ struct Port {
     turns: u8,
     /// A program has bound it, for callers.
     is_bound: bool,
+    /// Where callers have asked.
+    asked: asked::Asked,
 }
 
 /// See the module.
@@ -293,8 +300,8 @@ pub struct Worker {
     inbound: Option<Inbound>,
     /// Those on this host that send to them.
     neighbours: Option<Neighbours>,
-    /// Routes by which the host refuses, where programs have routes of their own.
-    refusals: Option<Refusals>,
+    /// What programs have of the host's routes, where they have routes of their own.
+    routes: Option<Routes>,
     sink: Sink,
     /// Where packets are shown.
     shown: Option<Shown>,
@@ -310,14 +317,14 @@ impl std::fmt::Debug for Worker {
 impl Worker {
     /// A forwarder for the programs of `enclosure`. Its sockets are in the namespace of the thread that calls [`Self::run`].
     pub fn new(enclosure: Enclosure, settings: Settings, clock: Clock, sink: Sink) -> Result<Self, WorkerError> {
-        let Enclosure { namespace, tun, mtu, refusals, .. } = enclosure;
+        let Enclosure { namespace, tun, mtu, routes, .. } = enclosure;
         let owners = Owners::of(&namespace).map_err(failed("opening a socket for questions about owners"))?;
         let finder = Finder::new(&namespace).map_err(failed("looking for owners"))?;
         let worker = Self::with(tun, Teller::Kernel { owners, finder }, settings, clock, sink)?;
-        if let Some(refusals) = refusals.as_ref().filter(|refusals| refusals.follows()) {
-            worker.poll.add(refusals, ROUTES, Interest::Read).map_err(failed("listening for routes"))?;
+        if let Some(routes) = routes.as_ref().filter(|routes| routes.follows()) {
+            worker.poll.add(routes, ROUTES, Interest::Read).map_err(failed("listening for routes"))?;
         }
-        Ok(Self { mtu, refusals, ..worker })
+        Ok(Self { mtu, routes, ..worker })
     }
 
     /// A forwarder for what comes out of `tun`, which another program has made, and which knows whose flows are: neither the kernel nor
@@ -384,7 +391,7 @@ impl Worker {
             accelerator: None,
             inbound: None,
             neighbours: None,
-            refusals: None,
+            routes: None,
             sink,
             shown: None,
             window: None,

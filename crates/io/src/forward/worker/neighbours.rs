@@ -4,12 +4,14 @@
 use super::{BATCH, NEIGHBOURS, Worker};
 use crate::forward::inbound::is_here;
 use crate::poll::Interest;
+use crate::sys::datagram::{self, Around};
 use crate::sys::netns::NetNs;
 use headstart_core::forward::MappingId;
 use headstart_core::time::{Duration, Instant};
+use headstart_core::wire::ip::HOP_LIMIT;
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, ipproto, recv, send, sendto, socket_with,
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, ipproto, recv, send, socket_with,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -31,6 +33,8 @@ struct Caller {
     /// The port that it calls.
     mapping: MappingId,
     at: SocketAddr,
+    /// Where it has called, if the kernel tells: its answers come from there.
+    called: Option<IpAddr>,
     /// Its socket inside, which is connected to the program's.
     socket: OwnedFd,
     last: Instant,
@@ -82,7 +86,7 @@ impl Neighbours {
         }
         let number = self.next;
         self.next = self.next.wrapping_add(1);
-        self.callers.insert(number, Caller { mapping, at, socket, last: now });
+        self.callers.insert(number, Caller { mapping, at, called: None, socket, last: now });
         Ok((number, true))
     }
 }
@@ -116,7 +120,7 @@ impl Worker {
     pub(super) fn carry_inside(
         &mut self,
         now: Instant,
-        (mapping, from): (MappingId, SocketAddr),
+        (mapping, from, at): (MappingId, SocketAddr, Option<IpAddr>),
         data: &[u8],
         size: Option<u16>,
     ) {
@@ -128,7 +132,7 @@ impl Worker {
             all.callers.remove(&number);
             return;
         }
-        caller.last = now;
+        (caller.last, caller.called) = (now, at);
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let mut is_refused = false;
         let mut say = |piece: &[u8]| {
@@ -161,7 +165,8 @@ impl Worker {
                     caller.last = now;
                     if let Some(port) = self.ports.get(&caller.mapping) {
                         // A caller that has gone hears nothing.
-                        let _ = sendto(&port.socket, &self.room[..len], SendFlags::DONTWAIT, &caller.at);
+                        let around = Around { traffic_class: 0, hop_limit: HOP_LIMIT, from: caller.called };
+                        let _ = datagram::send_around(&port.socket, caller.at, &self.room[..len], around);
                     }
                 }
                 Err(Errno::CONNREFUSED) => return self.look_for_the_unbound(now),

@@ -7,7 +7,7 @@ use crate::driver::Hands;
 use crate::forward::sockets::Origin;
 use crate::host::change::capture::OWN_MARK;
 use crate::poll::Interest;
-use headstart_core::forward::{Failure, FlowId, Input};
+use headstart_core::forward::{Agreed, Failure, FlowId, Input};
 use headstart_core::machine::Machine;
 use headstart_core::time::Instant;
 use rustix::io::Errno;
@@ -113,10 +113,10 @@ impl Worker {
             Err(errno) => return self.unopened(now, flow, whose, sockets::failure(errno)),
         };
         let connected = at_once.or_else(|| there(&socket).then(|| self.clock.now()));
-        let (connecting, mss) = (connected.is_none(), connected.and_then(|_| sockets::mss(&socket)));
+        let (connecting, agreed) = (connected.is_none(), connected.map(|_| sockets::agreed(&socket)));
         self.insert((flow, app, peer), whose, Way { socket, reached: peer, connecting, accelerated: false });
-        if let Some(at) = connected {
-            self.feed(at, Input::Connected { flow, mss });
+        if let Some((at, agreed)) = connected.zip(agreed) {
+            self.connected(at, flow, agreed);
             self.has_opened(at, flow);
         }
         // Only now, when the program has its answer. What has happened until now is told by this, too.
@@ -130,12 +130,29 @@ impl Worker {
         }
     }
 
+    /// A connection is open, and its kernels have agreed on this.
+    pub(super) fn connected(&mut self, now: Instant, flow: FlowId, (mss, agreed): (Option<u16>, Agreed)) {
+        self.forwarder.handle_input(now, Input::Agreed { flow, agreed });
+        self.feed(now, Input::Connected { flow, mss });
+    }
+
     /// Only now, when the program has its answer: how long the handshake took is known for as long as nothing was said.
     pub(super) fn has_opened(&mut self, now: Instant, flow: FlowId) {
         let Some(upstream) = self.upstreams.get(&flow) else { return };
         sockets::opened(&upstream.socket, upstream.reached.is_ipv4());
         if let Some(took) = sockets::handshake(&upstream.socket) {
             self.forwarder.handle_input(now, Input::Handshake { flow, took });
+        }
+        self.look_at_path(now, flow);
+    }
+
+    /// What the kernel has learned of a connection's path, the program's kernel learns too.
+    pub(super) fn look_at_path(&mut self, now: Instant, flow: FlowId) {
+        let Some(upstream) = self.upstreams.get_mut(&flow).filter(|upstream| !upstream.accelerated) else { return };
+        let known = sockets::path_mtu(&upstream.socket, upstream.reached.is_ipv4());
+        if let Some(mtu) = known.filter(|mtu| *mtu < upstream.path_mtu) {
+            upstream.path_mtu = mtu;
+            self.forwarder.handle_input(now, Input::PathMtu { flow, mtu });
         }
     }
 
@@ -171,6 +188,7 @@ impl Worker {
             called: false,
             request: None,
             delivery: Delivery::default(),
+            path_mtu: u32::MAX,
         };
         if let Some(own) = &mut self.own
             && let Some(local) = sockets::local(&upstream.socket)
@@ -246,10 +264,11 @@ impl Worker {
                     if !no_delay {
                         let _ = sockopt::set_tcp_nodelay(&socket, false);
                     }
-                    let mss = sockets::mss(&socket);
+                    let (mss, agreed) = sockets::agreed(&socket);
                     let way = Way { socket, reached: to, connecting: false, accelerated: true };
                     self.insert((flow, app, peer), whose, way);
                     self.forwarder.handle_input(now, Input::Accelerated { flow, to });
+                    self.forwarder.handle_input(now, Input::Agreed { flow, agreed });
                     self.forwarder.handle_input(now, Input::Connected { flow, mss });
                 }
                 Ended::Failed(errno) => self.unopened(now, flow, whose, sockets::failure(errno)),

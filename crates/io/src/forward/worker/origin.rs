@@ -1,4 +1,5 @@
-//! Which of the host's addresses a program has chosen (bind(2), IP_PKTINFO): what is sent for it begins there too.
+//! What the host's routes say of a program's packets. First of all, which of the host's addresses it has chosen (bind(2), IP_PKTINFO): what
+//! is sent for it begins there too.
 //!
 //! Only where our packet leaves by an interface that has this very address. A kernel may have chosen it for a reason that does not hold for our
 //! sockets, such as a rule for the program's user, or that it is the forwarder's own interface's: from there, no answer would come back.
@@ -47,11 +48,22 @@ impl Addresses {
         is_chosen.then_some(app)
     }
 
-    fn ask(&mut self, app: IpAddr, peer: IpAddr, mark: Option<u32>) -> Result<bool, NetlinkError> {
-        let netlink = match &mut self.netlink {
+    /// Whether the host's route to a peer is sure to have no MTU of its own. What is not known is not sure, and where another program protects
+    /// sockets, routes are its business.
+    pub fn is_unbounded(&mut self, peer: IpAddr, exit: &Exit) -> bool {
+        let mtu = exit.protector.is_none().then(|| self.netlink()?.mtu_of_route(peer, exit.mark));
+        mtu.is_some_and(|mtu| matches!(mtu, Ok(None)))
+    }
+
+    fn netlink(&mut self) -> Result<&mut Netlink, NetlinkError> {
+        Ok(match &mut self.netlink {
             Some(netlink) => netlink,
             none => none.insert(Netlink::open()?),
-        };
+        })
+    }
+
+    fn ask(&mut self, app: IpAddr, peer: IpAddr, mark: Option<u32>) -> Result<bool, NetlinkError> {
+        let netlink = self.netlink()?;
         let usual = netlink.route_with(peer, mark, None)?.and_then(|way| way.source);
         let at = if usual == Some(app) { Vec::new() } else { netlink.interfaces_with(app)? };
         if at.is_empty() {
@@ -67,7 +79,7 @@ impl Addresses {
 mod tests {
     use super::*;
     use crate::forward::exit::Protect;
-    use crate::sys::netlink::{LOOPBACK, VethEnd, Via};
+    use crate::sys::netlink::{LOOPBACK, RouteMtu, VethEnd, Via};
     use crate::sys::netns::NetNs;
     use rustix::io::Errno;
     use std::os::fd::BorrowedFd;
@@ -128,9 +140,17 @@ mod tests {
             }
             let protected = Exit { mark: None, protector: Some(Rc::new(Protects)) };
             assert_eq!(all.chosen(now, [192, 0, 1, 3].into(), Some(far), &protected), None);
-            // What has changed since is seen later.
+            // One route has an MTU of its own.
             let mut netlink = Netlink::open().unwrap();
             let one = netlink.index("one").unwrap();
+            let narrow = RouteMtu { bytes: 1300, locked: false };
+            netlink
+                .route_with_mtu([203, 0, 113, 0].into(), 24, Via::Gateway([192, 0, 1, 1].into(), one), narrow)
+                .unwrap();
+            let bounds =
+                |all: &mut Addresses, exit| [far, [203, 0, 113, 1].into()].map(|to| all.is_unbounded(to, exit));
+            assert_eq!((bounds(&mut all, &exit), bounds(&mut all, &protected)), ([true, false], [false; 2]));
+            // What has changed since is seen later.
             netlink.delete_address(one, [192, 0, 1, 3].into(), 24).unwrap();
             assert!(chosen(&mut all, now, [192, 0, 1, 3], Some(far)).is_some());
             now += HOLDS;

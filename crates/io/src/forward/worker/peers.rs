@@ -65,18 +65,20 @@ impl Worker {
                 Ok(Ok(())) => Ok(()),
                 Ok(Err(errno)) | Err(errno) => Err(errno),
             };
-            let input = match outcome {
+            let opened = match outcome {
                 Ok(()) => {
                     upstream.connecting = false;
-                    Input::Connected { flow, mss: sockets::mss(&upstream.socket) }
+                    Ok(sockets::agreed(&upstream.socket))
                 }
-                Err(errno) => Input::Failed { flow, why: sockets::refusal(&upstream.socket, errno) },
+                Err(errno) => Err(sockets::refusal(&upstream.socket, errno)),
             };
             self.time(flow);
-            let opened = matches!(input, Input::Connected { .. });
-            self.feed(now, input);
-            if opened {
-                self.has_opened(now, flow);
+            match opened {
+                Ok(agreed) => {
+                    self.connected(now, flow, agreed);
+                    self.has_opened(now, flow);
+                }
+                Err(why) => self.feed(now, Input::Failed { flow, why }),
             }
         } else if change.writable {
             self.feed(now, Input::Writable { flow });

@@ -1,10 +1,11 @@
 //! Datagrams: sockets that are no connections, and what the network says of what they sent.
 
+use super::asked::Asked;
 use super::{BATCH, MAPPINGS, Port, Teller, Whose, Worker, sockets};
 use crate::driver::Hands;
 use crate::forward::sockets::Origin;
 use crate::poll::Interest;
-use crate::sys::datagram::{self, Lost};
+use crate::sys::datagram::{self, Around, Cutting, Lost};
 use crate::sys::tun::ROOM;
 use headstart_core::forward::{FlowId, HEADROOM, Input, MappingId};
 use headstart_core::machine::Machine;
@@ -12,13 +13,34 @@ use headstart_core::time::Instant;
 use headstart_core::wire::ip::HOP_LIMIT;
 use headstart_core::wire::ip::icmp::most_quoted;
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 /// The port of DNS.
 const DNS: u16 = 53;
 /// Own ports that a datagram passes before it counts as one that is led back without end. A program of another namespace with an address
 /// of this host may have the number of one of our ports by chance; of one after the other it has not.
 const TURNS: u8 = 3;
+
+impl Port {
+    /// Sends datagrams; the errno if that fails.
+    fn send(
+        &mut self,
+        to: SocketAddr,
+        data: &[u8],
+        (traffic_class, hop_limit, cutting): (u8, u8, Cutting),
+        train: Option<u16>,
+    ) -> Option<i32> {
+        if self.cutting != Some(cutting) && datagram::cut(&self.socket, to.is_ipv4(), cutting).is_ok() {
+            self.cutting = Some(cutting);
+        }
+        let around = Around { traffic_class, hop_limit, from: self.asked.at(to) };
+        let sent = match train {
+            Some(size) => datagram::send_train(&self.socket, to, data, around, size),
+            None => datagram::past_refusals(|| datagram::send_around(&self.socket, to, data, around)),
+        };
+        sent.err()?.raw_os_error()
+    }
+}
 
 impl Worker {
     /// A program's port sends its first datagram: it gets one of ours.
@@ -50,7 +72,12 @@ impl Worker {
         if let Ok(socket) = sockets::datagrams(origin, self.tun.takes_trains(), &self.exit)
             && self.poll.add(&socket, MAPPINGS + mapping.0, Interest::Read).is_ok()
         {
-            self.ports.insert(mapping, Port { socket, whole: None, app, whose: None, turns, is_bound: false });
+            if self.inbound.is_some() && origin.1.address.is_none() {
+                // Where that cannot be told, the kernel chooses where answers come from.
+                let _ = datagram::tell_destination(&socket, origin.0);
+            }
+            let asked = Asked::default();
+            self.ports.insert(mapping, Port { socket, cutting: None, app, whose: None, turns, is_bound: false, asked });
             self.by_port.insert(app, mapping);
         } else {
             self.forwarder.handle_input(now, Input::NotMapped { mapping });
@@ -76,21 +103,22 @@ impl Worker {
         train: Option<u16>,
     ) {
         self.identify_port(now, mapping, to);
-        let Some(port) = self.ports.get_mut(&mapping) else { return };
-        if to.is_ipv4() && port.whole != Some(whole) && datagram::keep_whole(&port.socket, whole).is_ok() {
-            port.whole = Some(whole);
-        }
-        let sent = match train {
-            Some(size) => datagram::send_train(&port.socket, to, data, (traffic_class, hop_limit), size),
-            None => datagram::past_refusals(|| datagram::send(&port.socket, to, data, traffic_class, hop_limit)),
-        };
-        let Some(errno) = sent.err().and_then(|e| e.raw_os_error()) else { return };
         let mut said = Vec::new();
-        let trouble = if errno == libc::EMSGSIZE {
+        let mut cutting = self.cutting(whole);
+        let trouble = loop {
+            let Some(port) = self.ports.get_mut(&mapping) else { return };
+            let errno = port.send(to, data, (traffic_class, hop_limit, cutting), train);
+            let Some(errno) = errno else { break None };
+            if errno != libc::EMSGSIZE {
+                break datagram::trouble_of(errno);
+            }
             let mut bytes = Vec::with_capacity(ROOM);
-            datagram::too_long(&port.socket, &mut bytes, |lost, data| said.push((lost, data.to_vec())))
-        } else {
-            datagram::trouble_of(errno)
+            let known = datagram::too_long(&port.socket, &mut bytes, |lost, data| said.push((lost, data.to_vec())));
+            // Of a train, some may have been sent.
+            match self.cutting_past(cutting, to.ip()).filter(|_| train.is_none()) {
+                Some(next) => cutting = next,
+                None => break known,
+            }
         };
         let most = most_quoted(to.is_ipv4());
         let own = data[..data.len().min(train.map_or(most, usize::from)).min(most)].to_vec();
@@ -98,6 +126,22 @@ impl Worker {
             trouble.map(|trouble| (Lost { to, reporter: None, trouble: Some(trouble), hop_limit: HOP_LIMIT }, own)),
         );
         said.into_iter().for_each(|(lost, data)| self.lost_datagram(now, mapping, &lost, data));
+    }
+
+    /// Who may cut a program's packet. Where its kernel knows this host's routes, it heeds what they say of lengths, if the program wants that.
+    pub(super) fn cutting(&self, whole: bool) -> Cutting {
+        match (whole, self.mtu) {
+            (false, _) => Cutting::Anyone,
+            (true, Some(_)) => Cutting::NobodyKnows,
+            (true, None) => Cutting::Nobody,
+        }
+    }
+
+    /// How to send what this host has refused because it knows the path to be too narrow, if it knows that from a router: it is this router that
+    /// the program is to hear. No router says what the host's own routes do.
+    pub(super) fn cutting_past(&mut self, refused: Cutting, to: IpAddr) -> Option<Cutting> {
+        let is_learned = refused == Cutting::Nobody && self.addresses.is_unbounded(to, &self.exit);
+        is_learned.then_some(Cutting::NobodyKnows)
     }
 
     /// The network says of a datagram, which began so, that it did not arrive.
@@ -157,11 +201,14 @@ impl Worker {
                 Ok(arrived) => {
                     self.passed += self.room.len() - HEADROOM;
                     let bytes = self.room.clone();
-                    let datagram::Arrived { from, traffic_class, hop_limit, train } = arrived;
+                    let datagram::Arrived { from, traffic_class, hop_limit, train, at } = arrived;
                     let marks = (traffic_class, hop_limit);
                     if self.is_neighbour(now, mapping, from.ip()) {
-                        self.carry_inside(now, (mapping, from), &bytes[HEADROOM..], train);
+                        self.carry_inside(now, (mapping, from, at), &bytes[HEADROOM..], train);
                         continue;
+                    }
+                    if let (Some(at), Some(port)) = (at, self.ports.get_mut(&mapping)) {
+                        port.asked.came(from, at, port.app.ip());
                     }
                     // A stranger may speak first.
                     if self.ports.get(&mapping).is_some_and(|port| port.whose.is_none()) {

@@ -44,9 +44,11 @@ impl Worker {
     /// Takes in all stamps that wait; whether the connection has stamps at all, so that they may be what its queue of errors held.
     pub(super) fn stamped(&mut self, now: Instant, flow: FlowId) -> bool {
         let told = self.upstreams.get(&flow).is_some_and(|upstream| upstream.delivery.has_stamps());
+        let mut came = false;
         while let Some(upstream) = self.upstreams.get_mut(&flow).filter(|upstream| upstream.delivery.has_stamps())
             && let Ok(stamp) = stamps::next(&upstream.socket)
         {
+            came = true;
             let left = upstream.request.and_then(|request| request.left);
             match (stamp.moment, left) {
                 (Moment::Left, _) => upstream.request.iter_mut().for_each(|r| r.left = Some((stamp.byte, stamp.at))),
@@ -63,6 +65,9 @@ impl Worker {
             if let Some((bytes, took)) = delivered {
                 self.forwarder.handle_input(now, Input::Delivered { flow, bytes, took });
             }
+        }
+        if came {
+            self.look_at_path(now, flow);
         }
         told
     }

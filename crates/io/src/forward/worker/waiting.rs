@@ -7,7 +7,7 @@ use super::{
     STOP, TUN, Teller, Worker, WorkerError,
 };
 use crate::driver::{Ears, Hands, Host};
-use crate::forward::Refusals;
+use crate::forward::Routes;
 use crate::forward::finder::Finder;
 use crate::forward::inbound::Inbound;
 use crate::poll::Change;
@@ -110,7 +110,7 @@ impl Host for Running<'_> {
             worker.accelerator.as_ref().and_then(Accelerator::deadline),
             told.and_then(Attribution::deadline),
             worker.inbound.as_ref().and_then(Inbound::deadline),
-            worker.refusals.as_ref().and_then(Refusals::deadline),
+            worker.routes.as_ref().and_then(Routes::deadline),
             peers,
             end,
         ])
@@ -148,7 +148,7 @@ impl Host for Running<'_> {
         worker.race_timeout(now);
         worker.open_unowned(now);
         worker.look_who_listens(now);
-        worker.refusals.iter_mut().for_each(|refusals| refusals.look(now));
+        worker.routes.iter_mut().for_each(|routes| routes.look(now));
         worker.look_at_silence(now);
         worker.wake(now);
         if moved > 0 && self.stopping.is_some() {
@@ -171,7 +171,7 @@ impl Worker {
             }
             BOARD => self.asked(now),
             LISTENS => self.listens(now),
-            ROUTES => self.refusals.iter_mut().for_each(|refusals| refusals.changed(now)),
+            ROUTES => self.routes.iter_mut().for_each(|routes| routes.changed(now)),
             ECHO_V4 | ECHO_V6 => self.echoes(now, change.token == ECHO_V4),
             token if token >= MAPPINGS => self.datagrams(now, MappingId(token - MAPPINGS)),
             token if token >= ATTEMPTS => self.attempt(now, token - ATTEMPTS),

@@ -1,12 +1,14 @@
 //! What the kernel would do: where it would send a packet, which router is next, which prefix an address belongs to.
 //! Asks; changes nothing and sends nothing to the network.
 
-use super::{Mac, Netlink, NetlinkError, Refusal, family};
+use super::{LOCKED_MTU, Mac, Netlink, NetlinkError, Refusal, RouteMtu, family};
 use netlink_packet_core::{NLM_F_DUMP, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage};
-use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteType};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteMetric, RouteType,
+};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use rustix::io::Errno;
 use std::io;
@@ -34,6 +36,8 @@ pub struct TableRoute {
     pub metric: u32,
     /// How it refuses; none where it leads somewhere.
     pub refusal: Option<Refusal>,
+    /// The MTU that an administrator or a router has given it, if one has.
+    pub mtu: Option<RouteMtu>,
 }
 
 impl Netlink {
@@ -64,8 +68,25 @@ impl Netlink {
         self.route_by(to, from.into_iter().chain(mark.map(RouteAttribute::Mark)).collect())
     }
 
+    /// The MTU that the route of such a packet has of its own, whatever routers have said of the path since; none if there is no route, too.
+    pub fn mtu_of_route(&mut self, to: IpAddr, mark: Option<u32>) -> Result<Option<RouteMtu>, NetlinkError> {
+        let route =
+            self.ask_for_route(to, RouteFlags::FibMatch, mark.map(RouteAttribute::Mark).into_iter().collect())?;
+        Ok(route.and_then(|route| own_mtu(&route)))
+    }
+
     fn route_by(&mut self, to: IpAddr, by: Vec<RouteAttribute>) -> Result<Option<Route>, NetlinkError> {
+        Ok(self.ask_for_route(to, RouteFlags::empty(), by)?.as_ref().map(way))
+    }
+
+    fn ask_for_route(
+        &mut self,
+        to: IpAddr,
+        flags: RouteFlags,
+        by: Vec<RouteAttribute>,
+    ) -> Result<Option<RouteMessage>, NetlinkError> {
         let mut message = RouteMessage::default();
+        message.header.flags = flags;
         message.header.address_family = family(to);
         message.header.destination_prefix_length = if to.is_ipv4() { 32 } else { 128 };
         message.attributes.push(RouteAttribute::Destination(RouteAddress::from(to)));
@@ -82,7 +103,7 @@ impl Netlink {
             Err(source) => return Err(NetlinkError { what: format!("asking for the route to {to}"), source }),
         };
         Ok(found.into_iter().find_map(|message| match message {
-            RouteNetlinkMessage::NewRoute(route) if route.header.kind == RouteType::Unicast => Some(way(&route)),
+            RouteNetlinkMessage::NewRoute(route) if route.header.kind == RouteType::Unicast => Some(route),
             _ => None,
         }))
     }
@@ -223,6 +244,10 @@ fn pieces(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 fn table_route(route: &RouteMessage) -> Option<TableRoute> {
     let header = &route.header;
+    // What the kernel has learned of the way to one host is listed too.
+    if header.flags.contains(RouteFlags::Cloned) {
+        return None;
+    }
     let refusal = match header.kind {
         RouteType::Unicast => None,
         RouteType::Unreachable => Some(Refusal::Unreachable),
@@ -244,7 +269,22 @@ fn table_route(route: &RouteMessage) -> Option<TableRoute> {
         }
     }
     let is_main = header.table == RouteHeader::RT_TABLE_MAIN;
-    is_main.then_some(TableRoute { to, prefix: header.destination_prefix_length, metric, refusal })
+    let (prefix, mtu) = (header.destination_prefix_length, own_mtu(route));
+    is_main.then_some(TableRoute { to, prefix, metric, refusal, mtu })
+}
+
+/// The MTU of a route's own.
+fn own_mtu(route: &RouteMessage) -> Option<RouteMtu> {
+    let metrics = route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Metrics(metrics) => Some(metrics),
+        _ => None,
+    })?;
+    let bytes = metrics.iter().find_map(|metric| match metric {
+        RouteMetric::Mtu(bytes) => Some(*bytes),
+        _ => None,
+    })?;
+    let is_lock = |metric: &RouteMetric| matches!(metric, RouteMetric::Lock(locked) if locked & LOCKED_MTU != 0);
+    Some(RouteMtu { bytes, locked: metrics.iter().any(is_lock) })
 }
 
 fn way(route: &RouteMessage) -> Route {
@@ -307,6 +347,20 @@ mod tests {
         assert_eq!(pieces(&two).map(<[u8]>::len).collect::<Vec<_>>(), [6, 4]);
         assert_eq!(pieces(&[]).count() + pieces(&0u32.to_ne_bytes()).count() + pieces(&[9, 0, 0]).count(), 0);
         assert_eq!(pieces(&u32::MAX.to_ne_bytes()).count(), 0, "longer than the datagram");
+    }
+
+    #[test]
+    fn what_the_kernel_has_learned_of_a_path_is_no_route_of_the_table() {
+        let mut message = RouteMessage::default();
+        message.header.address_family = AddressFamily::Inet;
+        message.header.destination_prefix_length = 32;
+        message.header.table = RouteHeader::RT_TABLE_MAIN;
+        message.header.kind = RouteType::Unicast;
+        let metrics = vec![RouteMetric::Lock(LOCKED_MTU | 1 << 3), RouteMetric::Mtu(1300)];
+        message.attributes.push(RouteAttribute::Metrics(metrics));
+        assert_eq!(table_route(&message).unwrap().mtu, Some(RouteMtu { bytes: 1300, locked: true }));
+        message.header.flags = RouteFlags::Cloned;
+        assert_eq!(table_route(&message), None);
     }
 
     #[test]

@@ -14,7 +14,9 @@ use super::netns::NetNs;
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
-use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage, AddressScope};
+use netlink_packet_route::address::{
+    AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage, AddressScope, CacheInfo,
+};
 use netlink_packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState};
 use netlink_packet_route::route::{
@@ -72,6 +74,18 @@ pub enum Refusal {
     /// Packets vanish; a sender on this host gets EINVAL.
     BlackHole,
 }
+
+/// The MTU of a route (ip-route(8)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RouteMtu {
+    /// The longest packet that the way takes.
+    pub bytes: u32,
+    /// It holds whatever routers say, and packets may be cut on the way.
+    pub locked: bool,
+}
+
+/// The bit of RTAX_MTU in RTAX_LOCK (rtnetlink.h).
+const LOCKED_MTU: u32 = 1 << 2;
 
 /// What was asked of the kernel, and what it said.
 #[derive(Debug, thiserror::Error)]
@@ -201,6 +215,17 @@ impl Netlink {
 
     /// Gives an interface an address, usable at once: without duplicate address detection.
     pub fn address(&mut self, index: u32, ip: IpAddr, prefix: u8) -> Result<(), NetlinkError> {
+        self.give(index, ip, prefix, None)
+    }
+
+    /// The same of an address that is only used where it is chosen: it is deprecated (RFC 6724).
+    pub fn spare_address(&mut self, index: u32, ip: IpAddr, prefix: u8) -> Result<(), NetlinkError> {
+        let mut lifetimes = CacheInfo::default();
+        (lifetimes.ifa_preferred, lifetimes.ifa_valid) = (0, u32::MAX);
+        self.give(index, ip, prefix, Some(AddressAttribute::CacheInfo(lifetimes)))
+    }
+
+    fn give(&mut self, index: u32, ip: IpAddr, prefix: u8, more: Option<AddressAttribute>) -> Result<(), NetlinkError> {
         let mut message = AddressMessage::default();
         message.header.family = family(ip);
         message.header.prefix_len = prefix;
@@ -211,6 +236,7 @@ impl Netlink {
             message.header.flags = AddressHeaderFlags::Nodad;
             message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
         }
+        message.attributes.extend(more);
         let what = format!("giving {ip}/{prefix} to interface {index}");
         self.request(NLM_F_CREATE | NLM_F_REPLACE, RouteNetlinkMessage::NewAddress(message), what)
     }
@@ -252,6 +278,17 @@ impl Netlink {
         let mut message = route(to, prefix, via);
         let metric = RouteMetric::CcAlgo(congestion_control.to_owned());
         message.attributes.push(RouteAttribute::Metrics(vec![metric]));
+        self.request(NLM_F_CREATE | NLM_F_REPLACE, RouteNetlinkMessage::NewRoute(message), what)
+    }
+
+    /// Adds or replaces a route that has an MTU of its own.
+    pub fn route_with_mtu(&mut self, to: IpAddr, prefix: u8, via: Via, mtu: RouteMtu) -> Result<(), NetlinkError> {
+        let what = format!("routing {to}/{prefix} {via:?} with {mtu:?}");
+        let mut message = route(to, prefix, via);
+        let lock = mtu.locked.then_some(RouteMetric::Lock(LOCKED_MTU));
+        message
+            .attributes
+            .push(RouteAttribute::Metrics([RouteMetric::Mtu(mtu.bytes)].into_iter().chain(lock).collect()));
         self.request(NLM_F_CREATE | NLM_F_REPLACE, RouteNetlinkMessage::NewRoute(message), what)
     }
 
