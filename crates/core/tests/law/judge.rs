@@ -3,7 +3,7 @@
 use super::client::visit;
 use super::headstart::{PORT, Supervisor};
 use super::sim::{Event, Os, Sim, Syn, ms};
-use super::world::World;
+use super::world::{Fate, World};
 use headstart_core::connect::Tally;
 use headstart_core::connect::race;
 use headstart_core::path::Family;
@@ -128,7 +128,7 @@ pub fn judge(world: &World, bare: &Run, run: &Run) -> Vec<Broken> {
             found(Law::ToldBoth, format!("visit {n}: told {list:?}"));
         }
     }
-    if let Some((first, again)) = twice_a_second(run).filter(|_| twice_a_second(bare).is_none()) {
+    if let Some((first, again)) = twice_a_second(world, run).filter(|_| twice_a_second(world, bare).is_none()) {
         found(Law::OneSynASecond, format!("{} at {:?} and {:?}", again.to, first.at, again.at));
     }
     if world.all_refuse() {
@@ -171,12 +171,19 @@ fn is_overtaken(world: &World, visit: usize, bare: &Run, run: &Run) -> bool {
     bare_after && under_before
 }
 
-fn twice_a_second(run: &Run) -> Option<(Syn, Syn)> {
+fn twice_a_second(world: &World, run: &Run) -> Option<(Syn, Syn)> {
     let mut last: BTreeMap<(IpAddr, u16), Syn> = BTreeMap::new();
     // What is opened before a program has said a port may be of no use to it.
     run.syns.iter().filter(|syn| !syn.guessed).find_map(|syn| {
         let before = last.insert((syn.to, syn.port), *syn)?;
         // On another network it is another host that is asked.
-        (syn.at - before.at < ms(1000) && syn.moved == before.moved).then_some((before, *syn))
+        (syn.at - before.at < ms(1000) && syn.moved == before.moved && !was_reset(world, before, syn.at))
+            .then_some((before, *syn))
     })
+}
+
+/// Whether the server had reset the connection of `syn` by `now`. What a server does with a connection is seen when it does it (0055),
+/// and the program cannot be given this one any more: it needs another, as it would bare.
+fn was_reset(world: &World, syn: Syn, now: Instant) -> bool {
+    matches!(world.fate(syn.to, syn.moved), Fate::Resets(rtt, after) if now - syn.at >= ms(rtt + after))
 }
