@@ -100,6 +100,10 @@ pub(super) struct Job {
     pub returned: Vec<IpAddr>,
     pub claim: Option<Waiting>,
     pub attempts: Vec<Attempt>,
+    /// Addresses that have failed in a race of this program before, and until when they are not tried again.
+    pub just_failed: Vec<(IpAddr, Instant)>,
+    /// Where the next attempt goes as soon as it is known what sockets the program has.
+    pub held: Option<IpAddr>,
     /// Addresses that the name had last time, of answers that hold no more.
     pub stale: Vec<IpAddr>,
     /// Attempts to such addresses, which no answer has confirmed yet: no race sees them.
@@ -158,6 +162,8 @@ impl Job {
             returned: Vec::new(),
             claim: None,
             attempts: Vec::new(),
+            just_failed: Vec::new(),
+            held: None,
             stale: Vec::new(),
             unconfirmed: Vec::new(),
             guesses: None,
@@ -336,6 +342,7 @@ impl Job {
             fits: &fits,
             serves: &serves,
             path,
+            just_failed: &self.just_failed,
             remembered: &self.remembered,
             explore: self.explore,
             comes_again: self.comes_again,

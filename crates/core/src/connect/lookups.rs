@@ -51,6 +51,8 @@ pub(super) struct Open {
     pub asked: Instant,
     /// The account that its queries are counted in: that of the first request.
     pub account: u32,
+    /// The server that was to be asked first.
+    wanted: u32,
     /// The server that was asked first.
     pub first: u32,
     /// Queries sent so far, each to the next server.
@@ -241,6 +243,7 @@ impl Lookups {
                 question: question.clone(),
                 asked: now,
                 account,
+                wanted: server,
                 first,
                 sent: 1,
                 turns: 0,
@@ -374,7 +377,9 @@ impl Lookups {
         let Some(open) = self.open.get(&id) else { return false };
         let refuses_both = || self.other_open(open).any(|other| other.nos.contains(&(server, LookupResult::Refused)));
         let by_another = matches!(open.decider, Some(Decider::Server(decider)) if decider != server);
-        self.other_is_missing_of(open, server) || by_another || is_refusal && refuses_both()
+        // The other's addresses came only when it was asked again: the C library asks for both again.
+        let came_late = open.decider.is_some() && !open.decided_at_once;
+        self.other_is_missing_of(open, server) || by_another || is_refusal && (refuses_both() || came_late)
     }
 
     /// The question under way for the other family of the same name.
@@ -388,9 +393,20 @@ impl Lookups {
         })
     }
 
-    /// Numbers of the servers, that which was asked first leading.
+    /// Numbers of the servers, that which was to be asked first leading, and last those passed over that are surely silent.
     fn in_order(&self, open: &Open) -> Vec<u32> {
-        (0..self.servers.count()).map(|n| self.servers.number(open.first + n)).collect()
+        let is_out = |server: &u32| *server < open.first && self.servers.is_surely_silent(*server);
+        let (out, all): (Vec<_>, Vec<_>) = (open.wanted..open.wanted + self.servers.count()).partition(is_out);
+        all.into_iter().chain(out).map(|server| self.servers.number(server)).collect()
+    }
+
+    /// A server that was passed over, may only be slow, and has not been asked what another has denied.
+    pub fn passed_over_to_ask(&self, id: QueryId) -> Option<u32> {
+        let open = self.open.get(&id)?;
+        let passed_over = (open.wanted..open.first).map(|n| self.servers.number(n));
+        let is_new =
+            |s: &u32| open.asked_of.iter().all(|asked| asked.server != *s) && !self.servers.is_surely_silent(*s);
+        passed_over.filter(|_| !open.nos.is_empty()).find(is_new)
     }
 
     /// How long the C library waits for one server.
@@ -459,8 +475,9 @@ impl Lookups {
             }
         }
         if open.replied.is_some() {
+            let long = self.one_server();
             for asked in open.asked_of.iter().filter(|asked| !asked.replied) {
-                self.servers.was_silent(now, asked.server, asked.at);
+                self.servers.was_silent(now, asked.server, asked.at, long);
             }
         }
         Some(open)
@@ -488,6 +505,23 @@ impl Lookups {
         self.open.values().map(due).min()
     }
 
+    /// How many servers are passed over in the turns of `open`: every other time all up to the one that has answered the other question,
+    /// which the C library stays with; else those that have said no, be it to both questions, while another has said nothing.
+    fn passed_over(&self, open: &Open, now: Instant) -> u32 {
+        let next = || (1..=self.servers.count()).map(|n| self.servers.number(open.server() + n));
+        let is_decider = |server: u32| open.decider == Some(Decider::Server(server)) && !open.has_denied(server);
+        if open.timed % 2 == 1 && next().any(is_decider) {
+            return next().take_while(|server| !is_decider(*server)).count() as u32;
+        }
+        if now >= open.asked + self.one_server() || next().all(|server| open.has_denied(server)) {
+            return 0;
+        }
+        let refuses = |open: &Open, server| open.nos.contains(&(server, LookupResult::Refused));
+        let both = |server| open.decider.is_none() && self.other_open(open).all(|other| refuses(other, server));
+        let says_no = |server: &u32| open.has_denied(*server) && (!refuses(open, *server) || both(*server));
+        next().take_while(says_no).count() as u32
+    }
+
     /// The next query whose time has come by `now`; a retry is counted as sent.
     pub fn due(&mut self, now: Instant) -> Option<Due> {
         let given_up = self.open.iter().find(|(_, open)| self.give_up_at(open) <= now);
@@ -503,11 +537,14 @@ impl Lookups {
                 return Some(Due::Besides(*id, server));
             }
         }
-        let (id, open) = self.open.iter_mut().find(|(_, open)| open.due <= now)?;
+        let (id, passed_over) =
+            self.open.iter().find(|(_, o)| o.due <= now).map(|(id, o)| (*id, self.passed_over(o, now)))?;
+        let open = self.open.get_mut(&id)?;
         open.timed += 1;
+        open.turns += passed_over;
         open.next_server();
         open.due += RETRY_AFTER[open.timed.min(RETRY_AFTER.len() - 1)];
-        Some(Due::Retry(*id))
+        Some(Due::Retry(id))
     }
 }
 

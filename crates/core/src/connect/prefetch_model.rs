@@ -18,6 +18,7 @@ use super::memory;
 use crate::path::Family;
 use crate::time::{Duration, Instant};
 use crate::wire::record::RecordType;
+use bursts::Burst;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -149,14 +150,6 @@ struct Recent {
     /// Its followers that could come when it was asked for.
     could_follow: BTreeSet<Arc<str>>,
     followed_by: BTreeSet<Arc<str>>,
-}
-
-/// Connections to a port of a name, side by side.
-#[derive(Debug, Default)]
-struct Burst {
-    first: Instant,
-    last: Instant,
-    connections: u32,
 }
 
 /// A launch that goes on.
@@ -550,10 +543,10 @@ impl Name {
 
 impl Port {
     fn burst_ended(&mut self, burst: &Burst) {
-        if burst.connections == 0 {
+        if burst.connections() == 0 {
             return;
         }
-        let sample = burst.connections as f32;
+        let sample = burst.connections() as f32;
         self.parallel = if self.parallel == 0.0 { sample } else { mean(self.parallel, sample, WINDOW) };
     }
 

@@ -2,7 +2,7 @@
 //! nothing of how its calls are served.
 
 use super::headstart::{PORT, Supervisor};
-use super::world::{Fate, Record, Says, Server, World, place};
+use super::world::{Fate, Record, Says, Server, World};
 use headstart_core::connect::AttemptId;
 use headstart_core::path::Family;
 use headstart_core::time::{Duration, Instant};
@@ -188,13 +188,7 @@ impl Sim {
     }
 
     pub fn fate(&self, to: IpAddr) -> Fate {
-        let world = &self.world;
-        let [v4, v6] = match &world.moves {
-            Some(to) if self.moved => [&to.v4, &to.v6],
-            _ => [&world.v4, &world.v6],
-        };
-        let list = if to.is_ipv4() { v4 } else { v6 };
-        list.get(place(to)).copied().unwrap_or(Fate::Silent)
+        self.world.fate(to, self.moved)
     }
 
     /// A SYN to `to`: when and how the attempt ends.

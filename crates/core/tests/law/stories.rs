@@ -1,8 +1,8 @@
 //! Counter-examples that the law has found, made as simple as they go, as stories.
 
 use super::headstart::PORT;
-use super::judge::{Law, play};
-use super::sim::ms;
+use super::judge::{Law, Run, judge, play};
+use super::sim::{Syn, ms};
 use super::world::{Client, Fate, Front, Move, Record, Says, Server, World};
 use super::{broken_by, races};
 use headstart_core::connect::race;
@@ -436,4 +436,123 @@ fn a_denial_that_came_first_comes_first_again_where_all_servers_are_asked() {
     let late = |servers| World { client: Client::Musl, front: Front::Filter, servers, ..world.clone() };
     keeps_only(BOTH, &late(vec![server(says(1), says(23)), server(None, no(Says::NoData))]));
     keeps_only(BOTH, &late(vec![server(None, no(Says::NoData)), server(says(1), says(1))]));
+}
+
+#[test]
+fn what_has_failed_for_a_program_is_not_tried_again_when_it_goes_on_to_another_address() {
+    // The second has no route; its race would begin with the first.
+    let world = World { v4: vec![Fate::Refuses(1)], routes: (true, false), ..world() };
+    for client in [Client::Blocking, Client::Musl] {
+        keeps_only(&[Law::OneSynASecond], &World { client, front: Front::Filter, ..world.clone() });
+    }
+}
+
+#[test]
+fn a_program_that_has_been_answered_shows_what_sockets_it_has_before_another_attempt_is_made() {
+    // Curl brings a socket of AF_INET 200 ms after that of AF_INET6, and what was begun for that one is still on its way.
+    for (a, v4, v6) in [(400, 400, Fate::Silent), (268, 201, Fate::Alive(468)), (1058, 201, Fate::Unreachable(0))] {
+        let curl = World { client: Client::Curl, port: true, servers: vec![server(says(a), says(1))], ..world() };
+        keeps_only(&[Law::OneSynASecond, Law::InTime], &World { v4: vec![Fate::Alive(v4)], v6: vec![v6], ..curl });
+    }
+    // One that waits loses nothing by that.
+    let waits = World { port: true, servers: vec![server(says(400), says(1))], v6: vec![Fate::Silent], ..world() };
+    let (begun, took) = begun(waits);
+    assert_eq!((begun.last(), took), (Some(&(Instant::ZERO + ms(400))), ms(401)));
+}
+
+#[test]
+fn what_a_program_tries_after_another_address_is_no_connection_beside_it() {
+    // At the third visit it would have been opened beside: two connections were counted in each before.
+    let thrice = World { client: Client::Curl, port: true, visits: 3, pause: 60_000, ahead: true, ..world() };
+    let a_lost = server(says(1), None);
+    let second = server(None, says(105));
+    let silent = World { servers: vec![a_lost, second], v4: vec![Fate::Silent], v6: vec![Fate::Alive(201)], ..thrice };
+    keeps_only(&[Law::OneSynASecond], &silent);
+    let first = server(None, says(1));
+    let refused = World { v6: vec![Fate::Refuses(1)], servers: vec![first, server(says(1), says(1))], ..silent };
+    keeps_only(&[Law::OneSynASecond], &World { client: Client::Blocking, v4: vec![Fate::Alive(1)], ..refused });
+}
+
+#[test]
+fn a_race_that_is_over_begins_nothing_more() {
+    // The program gives up five seconds after its connect, when it is not watched any more.
+    let world = World { client: Client::Limited(5001), front: Front::Both, v6: vec![Fate::Silent], ..world() };
+    let servers = vec![server(says(400), says(1))];
+    keeps_only(&[Law::OneSynASecond], &World { v4: vec![Fate::Refuses(1)], servers, ..world });
+}
+
+#[test]
+fn a_move_begins_one_attempt_where_ipv4_has_a_route_again() {
+    let fates = || vec![Fate::Alive(251)];
+    let moves = Move { visit: 0, after: 677, v4: vec![Fate::Alive(1)], v6: fates(), routes: (true, true) };
+    let dead = Server { a: None, aaaa: None, https: None };
+    let world = World { servers: vec![dead, server(says(1), says(1))], routes: (false, true), ..world() };
+    keeps_only(&[Law::OneSynASecond], &World { v6: vec![Fate::Alive(1154)], moves: Some(moves), ..world });
+}
+
+#[test]
+fn a_connection_that_its_server_has_reset_leaves_room_for_another() {
+    let world = Rc::new(World { families: (true, false), v4: vec![Fate::Resets(1, 300)], ..world() });
+    let again = |after| {
+        let (bare, mut run) = (play(&world, None), play(&world, None));
+        let first = run.syns[0];
+        run.syns.push(Syn { at: first.at + ms(after), ..first });
+        judge(&world, &bare, &run).iter().any(|b| b.law == Law::OneSynASecond)
+    };
+    assert!(again(300) && !again(301));
+}
+
+#[test]
+fn a_server_that_may_only_be_slow_is_not_passed_over_when_another_denies() {
+    // Its answer takes 765 ms: at the second visit it is passed over, and only it has an IPv4 address.
+    let slow = server(says(765), None);
+    let denies = server(denies(), says(1));
+    let servers = vec![slow, denies, server(says(1), says(1))];
+    let world = World { v6: vec![Fate::Refuses(1)], visits: 2, pause: 60_000, servers, ..world() };
+    keeps_only(&[Law::Reaches], &world);
+}
+
+#[test]
+fn a_server_that_has_refused_both_families_is_not_asked_again_while_another_has_said_nothing() {
+    let refuses = server(Some(Record { after: 60, ..no(Says::Fails).unwrap() }), after_refusing(1, 1));
+    let slow = server(says(1001), None);
+    let world = World { v6: vec![Fate::Refuses(1)], ..asks(Client::Chromium, vec![refuses, slow]) };
+    keeps_only(&[Law::Reaches], &world);
+    // It has denied by then what the other has.
+    let refuses_twice = server(Some(Record { failed: 2, ..no(Says::NoData).unwrap() }), None);
+    let one = World { families: (true, false), servers: vec![refuses_twice, server(says(4000), None)], ..world };
+    keeps_only(&[Law::Reaches], &World { front: Front::Preload, client: Client::Node, ..one });
+}
+
+#[test]
+fn the_server_that_has_answered_one_family_is_asked_again_for_the_other() {
+    let lost = Some(Record { lost: 2, ..says(1).unwrap() });
+    let dead = Server { a: None, aaaa: None, https: None };
+    let world = World { servers: vec![server(lost, says(1)), dead, dead], routes: (true, false), ..world() };
+    keeps_only(&[Law::Reaches], &world);
+}
+
+#[test]
+fn a_refusal_is_not_told_where_the_other_family_was_answered_late() {
+    // The C library asks for both again, since the first answer was lost.
+    let lost = Some(Record { lost: 1, ..says(1).unwrap() });
+    let world = asks(Client::Blocking, vec![server(lost, after_refusing(1, 1002))]);
+    keeps_only(&[Law::Reaches], &World { v4: vec![Fate::Refuses(1)], ..world });
+}
+
+#[test]
+fn a_program_that_fails_with_all_addresses_is_not_compared_with_one_that_was_told_fewer() {
+    // Node gives the first two 250 ms each, and the last refuses. Bare, it is told the second alone, since AAAA is lost.
+    let servers = vec![server(says(1), None), server(says(1), says(1))];
+    let lost = World { client: Client::Node, v4: vec![Fate::Loses(1, 1)], servers, ..world() };
+    let world = Rc::new(World { v6: vec![Fate::Alive(251), Fate::Refuses(1)], ..lost });
+    let fails = |world: &Rc<World>, run: &mut Run| {
+        run.visits[0].0 = None;
+        judge(world, &play(world, None), run).iter().any(|b| b.law == Law::Reaches)
+    };
+    let mut run = play(&world, race::find(race::DEFAULT).ok());
+    assert_eq!((play(&world, None).visits[0].0.is_some(), fails(&world, &mut run)), (true, false));
+    let near = Rc::new(World { v6: vec![Fate::Alive(249), Fate::Refuses(1)], ..World::clone(&world) });
+    assert!(fails(&near, &mut run), "with all addresses it connects");
+    assert!(fails(&world, &mut play(&world, None)), "it was not told more");
 }

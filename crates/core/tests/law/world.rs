@@ -133,6 +133,16 @@ impl World {
         (0..n).map(|n| address(family, n)).collect()
     }
 
+    /// How `to` treats a SYN, before or after the host has `moved`.
+    pub fn fate(&self, to: IpAddr, moved: bool) -> Fate {
+        let [v4, v6] = match &self.moves {
+            Some(to) if moved => [&to.v4, &to.v6],
+            _ => [&self.v4, &self.v6],
+        };
+        let list = if to.is_ipv4() { v4 } else { v6 };
+        list.get(place(to)).copied().unwrap_or(Fate::Silent)
+    }
+
     /// Whether headstart hears of a port before the program goes there: a question over DNS has none.
     pub fn says_port(&self) -> bool {
         self.port && self.front != Front::Filter
@@ -164,7 +174,7 @@ pub fn address(family: Family, n: usize) -> IpAddr {
 }
 
 /// The place of `addr` in its family's list.
-pub fn place(addr: IpAddr) -> usize {
+fn place(addr: IpAddr) -> usize {
     match addr {
         IpAddr::V4(v4) => usize::from(v4.octets()[3]) - 1,
         IpAddr::V6(v6) => usize::from(v6.segments()[7]) - 1,

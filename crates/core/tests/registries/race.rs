@@ -65,6 +65,7 @@ impl Play {
             fits: usable,
             serves: &|_| true,
             path: &self.path,
+            just_failed: &[],
             remembered: &self.remembered,
             explore,
             comes_again: explore,

@@ -98,13 +98,14 @@ impl Connector {
         }
     }
 
-    /// A program goes to `port` of `name`; more may be about to follow side by side.
-    pub(super) fn connected(&mut self, now: Instant, account: u32, app: &AppId, name: &Arc<str>, port: u16) {
+    /// A program goes to an address of `name`; more may be about to follow side by side.
+    pub(super) fn connected(&mut self, now: Instant, account: u32, app: &AppId, name: &Arc<str>, to: SocketAddr) {
         if self.settings.ahead == Ahead::OFF {
             return;
         }
         self.launched(now, account, app, Some(name));
-        self.prefetch_model.connected(now, account, app, name, port);
+        self.prefetch_model.connected(now, account, app, name, to);
+        let port = to.port();
         let begun = self.prefetch_model.in_burst(now, account, app, name, port) as f32;
         let usual = self.prefetch_model.name(app, name).and_then(|n| n.ports.get(&port)).map_or(0.0, |p| p.parallel);
         // As many as are still to come, those that are open already among them.

@@ -19,7 +19,7 @@ impl Connector {
         self.note_its_sockets(&claim);
         self.know_port(now, request, &claim);
         let open = self.open_for(now, request, &claim);
-        let (account, app, port) = (request.account(), Arc::clone(&claim.app), claim.to.port());
+        let (account, app, to) = (request.account(), Arc::clone(&claim.app), claim.to);
         if let Some(job) = open.and_then(|id| self.jobs.get(&id)).filter(|job| !is_ready(job, &claim)) {
             let (host, under_way) = (host(&claim, &job.name), job.spare.is_some());
             self.count_miss(now, account, &host, under_way);
@@ -37,9 +37,15 @@ impl Connector {
         let name = Arc::clone(&job.name);
         if nonblocking && job.port.is_none() && !(claim.rescuable.is_some() && job.has_alternative(&claim)) {
             self.pass(request, Pass::NothingReady);
-            return self.connected(now, account, &app, &name, port);
+            return self.connected(now, account, &app, &name, to);
         }
         job.port = Some(claim.to.port());
+        let held = job.held.take().filter(|_| nonblocking);
+        if let Some((addr, mut job)) = held.and_then(|addr| Some((addr, self.jobs.remove(&id)?))) {
+            self.attempt(now, &mut job, addr, false);
+            self.jobs.insert(id, job);
+        }
+        let Some(job) = self.jobs.get_mut(&id) else { return };
         job.races_itself |= nonblocking;
         self.timelines.note(now, id, &job.name, wanted(&claim));
         job.claim = Some(Waiting { request, claim, since: now });
@@ -49,7 +55,7 @@ impl Connector {
         }
         self.drive(now, id);
         self.leave(now, id, request);
-        self.connected(now, account, &app, &name, port);
+        self.connected(now, account, &app, &name, to);
     }
 
     /// The job that a claim is for: of those where the port is known, connections may be under way, or complete.
@@ -80,16 +86,16 @@ impl Connector {
 
     /// A connection beyond the first of a lookup: a race of its own over what the lookup gave.
     fn claim_anew(&mut self, now: Instant, request: RequestId, claim: Claim) {
-        let (account, app, port) = (request.account(), Arc::clone(&claim.app), claim.to.port());
+        let (account, app, to) = (request.account(), Arc::clone(&claim.app), claim.to);
         let Some((name, addresses)) = self.whose(now, account, &claim) else {
             return self.pass(request, Pass::UnknownAddress);
         };
         self.count_miss(now, account, &host(&claim, &name), false);
         if claim.nonblocking && !(claim.rescuable.is_some() && is_alternative(&claim, &addresses)) {
             self.pass(request, Pass::NothingReady);
-            return self.connected(now, account, &app, &name, port);
+            return self.connected(now, account, &app, &name, to);
         }
-        let mut job = Job::new(now, Arc::clone(&app), Arc::clone(&name), Want::Both, Some(port));
+        let mut job = Job::new(now, Arc::clone(&app), Arc::clone(&name), Want::Both, Some(to.port()));
         job.account = account;
         job.translation = self.translation(now, &app, Want::Both);
         job.complete_locally(now, &addresses);
@@ -97,12 +103,15 @@ impl Connector {
         job.returned = job.addresses();
         self.await_answers(now, &mut job);
         job.remembered = addresses;
+        job.just_failed = self.failures.of(now, account, &app, to.port());
+        // A program that tries again has it tried again.
+        job.just_failed.retain(|(addr, _)| *addr != to.ip());
         job.races_itself = claim.nonblocking;
         job.claim = Some(Waiting { request, claim, since: now });
         self.begin_for(now, &mut job);
         let id = self.start(now, job);
         self.leave(now, id, request);
-        self.connected(now, account, &app, &name, port);
+        self.connected(now, account, &app, &name, to);
     }
 
     /// How the address of `claim` has just failed, if that was not reported to the program and nothing else is to be had for it.

@@ -2,6 +2,7 @@
 
 use super::Connector;
 use crate::connect::cache::Kept;
+use crate::connect::failures::Failed;
 use crate::connect::job::{EXPLORING_FOR, Job, Lack, Waiting};
 use crate::connect::lookups::Question;
 use crate::connect::pool::{self, End};
@@ -11,7 +12,7 @@ use crate::connect::race::{Attempt, Lookup, Next, State};
 use crate::connect::timeline::{Event, some};
 use crate::connect::{AttemptId, Output, Resolved, rank, timeline};
 use crate::path::{Family, Outcome};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::timing::What;
 use crate::wire::record::RecordType;
 use crate::wire::shim::Pass;
@@ -21,6 +22,8 @@ use std::sync::Arc;
 
 /// Steps that a race may take after one event; none needs a tenth of it. A race that would never wait is stopped.
 const MAX_STEPS: usize = 256;
+/// How soon after its addresses a program connects, if nothing keeps it: time to be woken on a busy host.
+const COMES_WITHIN: Duration = Duration::from_millis(10);
 /// The error that a program gets for an address that is silent while another of its list has answered.
 const ETIMEDOUT: i32 = 110;
 
@@ -28,6 +31,10 @@ impl Connector {
     /// Asks the race what to do until it waits, and serves the requests that can be served.
     pub(super) fn drive(&mut self, now: Instant, id: u64) {
         let Some(mut job) = self.jobs.remove(&id) else { return };
+        if !job.done && job.is_over(now) {
+            return self.close_all(now, &mut job);
+        }
+        job.just_failed.retain(|(_, until)| now < *until);
         for _ in 0..MAX_STEPS {
             self.confirm(now, &mut job);
             self.serve(now, &mut job);
@@ -40,6 +47,11 @@ impl Connector {
                 Next::Answer => self.answer(now, &mut job, faster),
                 Next::Attempt(addr) => {
                     let addr = self.as_wanted(now, &job, addr);
+                    if let Some(until) = self.is_held(now, &mut job, addr) {
+                        job.wake = Some((until, "what sockets the program has"));
+                        break;
+                    }
+                    job.held = None;
                     self.attempt(now, &mut job, addr, false);
                 }
                 Next::Explore(addr) => self.attempt(now, &mut job, addr, true),
@@ -164,6 +176,20 @@ impl Connector {
         if first && !known && !self.is_doubtful(now, wanted) { wanted } else { addr }
     }
 
+    /// Until when an attempt to the IPv4 address `addr` is held back: a program that waits will be given a socket of AF_INET6 for it in
+    /// the place of the one that it begins with, and one that does not wait will bring one of AF_INET, which nothing can take the place
+    /// of that is still on its way. Which it is shows as soon as it connects.
+    fn is_held(&self, now: Instant, job: &mut Job, addr: IpAddr) -> Option<Instant> {
+        let is_known = self.racing.contains(&job.app) || self.mapping.contains(&job.app);
+        let has_come = job.claim.is_some() || !job.own.is_empty();
+        let begins_with_ipv6 = job.returned.first().is_some_and(IpAddr::is_ipv6);
+        // Nothing else waits for that: another attempt was made before.
+        let may_wait = begins_with_ipv6 && addr.is_ipv4() && !is_known && !has_come && !job.attempts.is_empty();
+        let until = job.answered.filter(|_| may_wait).map(|at| at + COMES_WITHIN).filter(|at| now < *at)?;
+        job.held = Some(addr);
+        Some(until)
+    }
+
     pub(super) fn attempt(&mut self, now: Instant, job: &mut Job, addr: IpAddr, exploring: bool) {
         let Some(port) = job.port else { return };
         if job.is_for_nobody() && !pool::may_lead_to(addr, port) {
@@ -276,7 +302,7 @@ impl Connector {
         self.timings.note(What::Connect, &job.app, Some(Family::of(claim.to.ip())), "failed", now - since);
         self.outputs.push_back(Output::Fail(request, errno));
         self.timelines.note(now, job.number, &job.name, Event::GivenUp { errno });
-        self.prefetch_model.failed(request.account(), &job.app, &job.name, claim.to.port());
+        self.prefetch_model.failed(request.account(), &job.app, &job.name, claim.to);
     }
 
     /// Ends the wait of a program that gets no connection.
@@ -299,13 +325,13 @@ impl Connector {
         let errno = asked.or_else(|| job.attempts.iter().rev().find_map(errno_of)).filter(|_| !job.in_want);
         let reason = if job.in_want { Pass::OutOfDescriptors } else { Pass::Unsuitable };
         if errno.is_some() {
-            self.prefetch_model.failed(request.account(), &job.app, &job.name, claim.to.port());
+            self.prefetch_model.failed(request.account(), &job.app, &job.name, claim.to);
         }
         if let (Some(_), Some(port)) = (errno, job.port) {
-            let others = job.attempts.iter().filter(|a| a.addr != claim.to.ip());
-            for (addr, errno) in others.filter_map(|a| Some((a.addr, errno_of(a)?))) {
-                let (account, to) = (request.account(), SocketAddr::new(addr, port));
-                self.failures.note(now, account, &job.app, to, errno);
+            for (a, errno) in job.attempts.iter().filter_map(|a| Some((a, errno_of(a)?))) {
+                let (account, to) = (request.account(), SocketAddr::new(a.addr, port));
+                let failed = Failed { errno, began: a.started, reported: a.addr == claim.to.ip() };
+                self.failures.note(now, (account, &job.app), to, failed);
             }
         }
         job.claim = None;

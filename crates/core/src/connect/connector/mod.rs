@@ -349,8 +349,7 @@ impl Connector {
                 self.visits.arrived(own.request.account(), &job.app, &job.name, own.claim.to);
             }
             if let (AttemptResult::Failed(_), Some(own)) = (result, job.own_by(attempt)) {
-                let (account, port) = (own.request.account(), own.claim.to.port());
-                self.prefetch_model.failed(account, &job.app, &job.name, port);
+                self.prefetch_model.failed(own.request.account(), &job.app, &job.name, own.claim.to);
             }
             job.own.retain(|own| own.attempt != attempt);
             job.done |= given && matches!(result, AttemptResult::Connected(_));
@@ -445,10 +444,12 @@ fn deadline(job: &Job) -> Option<Deadline> {
     let unclaimed = job.unclaimed_at().map(|at| Deadline { at, why });
     let guess = job.guesses_at().map(|at| Deadline { at, why: "resolution delay" });
     let moving_on = job.moves_on_at().map(|at| Deadline { at, why: "a silent family" });
+    let retry = job.just_failed.iter().map(|(_, until)| *until).min().filter(|_| job.claim.is_some());
+    let retry = retry.map(|at| Deadline { at, why: "what had just failed" });
     let rescue = job.rescue_at().map(|at| Deadline { at, why: "a stalled attempt of a program" });
     let exploring = job.done.then(|| job.exploring_until()).flatten();
     let exploring = exploring.map(|at| Deadline { at, why: "exploration over" });
-    [wake, unclaimed, guess, moving_on, rescue, exploring].into_iter().flatten().min_by_key(|d| d.at)
+    [wake, unclaimed, guess, moving_on, retry, rescue, exploring].into_iter().flatten().min_by_key(|d| d.at)
 }
 
 #[cfg(test)]

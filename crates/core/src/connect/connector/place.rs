@@ -85,16 +85,16 @@ impl Connector {
         }
         self.path.current().family_mut(Family::V4).has_route = v4;
         self.path.current().family_mut(Family::V6).has_route = v6;
-        self.translate(now);
         self.asks.routed(v4, v6);
-        if elsewhere {
-            self.begin_anew(now);
-        }
+        let waiting = if elsewhere { self.leave_behind(now) } else { Vec::new() };
+        self.translate(now);
+        waiting.into_iter().for_each(|id| self.drive(now, id));
     }
 
     /// What is under way on the network before gets no answer any more, and nothing of it is handed over. What waits for a connection
-    /// has it tried on this one; addresses that were only returned to a program are left to it.
-    fn begin_anew(&mut self, now: Instant) {
+    /// is to have it tried on this one: the jobs that do. Addresses that were only returned to a program are left to it.
+    fn leave_behind(&mut self, now: Instant) -> Vec<u64> {
+        let mut waiting = Vec::new();
         let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| !j.done).map(|(id, _)| *id).collect();
         for id in ids {
             let Some(mut job) = self.jobs.remove(&id) else { continue };
@@ -105,9 +105,10 @@ impl Connector {
                 self.jobs.insert(id, job);
             }
             if waits {
-                self.drive(now, id);
+                waiting.push(id);
             }
         }
+        waiting
     }
 
     /// Nothing has changed but the name of the network: answers and connections still hold.

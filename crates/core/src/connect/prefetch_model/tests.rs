@@ -1,9 +1,13 @@
 //! Launches of a program, one after the other, and what is expected of the next.
 
 use super::*;
+use std::net::SocketAddr;
 
 fn app() -> AppId {
     "mail".into()
+}
+fn to(port: u16) -> SocketAddr {
+    ([192, 0, 2, 1], port).into()
 }
 fn at(ms: u64) -> Instant {
     Instant::from_millis(ms)
@@ -16,7 +20,7 @@ fn launch(model: &mut PrefetchModel, number: u32, names: &[(u64, &str)]) {
     for (after, name) in names {
         let (now, name) = (at(began + after), Arc::from(*name));
         model.asked(now, number, &app(), &name, &[RecordType::A, RecordType::Aaaa]);
-        model.connected(now, number, &app(), &name, 443);
+        model.connected(now, number, &app(), &name, to(443));
     }
     model.closed(number);
 }
@@ -78,11 +82,29 @@ fn connections_side_by_side_are_counted_by_bursts() {
     model.launched(at(0), 1, &app());
     model.asked(at(0), 1, &app(), &name, &[RecordType::A]);
     for ms in [0, 100, 200, 30_000, 30_100, 30_200] {
-        model.connected(at(ms), 1, &app(), &name, 80);
+        model.connected(at(ms), 1, &app(), &name, to(80));
     }
     assert_eq!(model.in_burst(at(30_300), 1, &app(), &name, 80), 3);
     model.closed(1);
     assert_eq!(model.name(&app(), "h1.example").unwrap().ports[&80].parallel, 3.0);
+}
+
+#[test]
+fn an_address_tried_after_another_is_not_beside_it() {
+    let mut model = PrefetchModel::default();
+    let name: Arc<str> = "two.example".into();
+    model.launched(at(0), 1, &app());
+    model.asked(at(0), 1, &app(), &name, &[RecordType::A]);
+    let other = |port| SocketAddr::from(([192, 0, 2, 2], port));
+    for (ms, to) in [(0, to(443)), (200, other(443)), (250, to(443)), (450, other(443))] {
+        model.connected(at(ms), 1, &app(), &name, to);
+    }
+    let side_by_side = |model: &PrefetchModel| model.in_burst(at(500), 1, &app(), &name, 443);
+    assert_eq!(side_by_side(&model), 2);
+    model.failed(1, &app(), &name, to(443));
+    assert_eq!(side_by_side(&model), 2, "two to the other");
+    model.failed(1, &app(), &name, other(443));
+    assert_eq!(side_by_side(&model), 1);
 }
 
 #[test]
@@ -186,7 +208,7 @@ fn menus(model: &mut PrefetchModel, number: u32, images: &[u64]) {
         if images.contains(&minute) {
             let name = "img.example".into();
             model.asked(at(now + 100), number, &app(), &name, &[RecordType::A]);
-            model.connected(at(now + 100), number, &app(), &name, 443);
+            model.connected(at(now + 100), number, &app(), &name, to(443));
         }
     }
 }
@@ -221,7 +243,7 @@ fn what_is_forgotten_while_a_launch_goes_on_does_not_come_back_at_its_end() {
     let went = |model: &mut PrefetchModel, ms: u64, name: &str| {
         let name = name.into();
         model.asked(at(ms), 1, &app(), &name, &[RecordType::A]);
-        model.connected(at(ms), 1, &app(), &name, 443);
+        model.connected(at(ms), 1, &app(), &name, to(443));
     };
     model.launched(at(0), 1, &app());
     went(&mut model, 20, "a.example");

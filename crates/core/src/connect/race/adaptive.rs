@@ -278,7 +278,8 @@ fn to_explore(view: &View<'_>) -> Option<IpAddr> {
         return None;
     }
     let open = !view.path.is_suspended(other, view.now);
-    let all = view.addresses();
+    let mut all = view.addresses();
+    all.retain(|a| !view.has_just_failed(*a));
     let of_other = all.iter().filter(|a| Family::of(**a) == other && open);
     let longest_ago = |a: &&IpAddr| view.path.peer(**a).map(|p| p.last_used);
     let of_same = || {

@@ -159,6 +159,8 @@ pub struct View<'a> {
     /// Whether the socket of an attempt is not of a kind that the waiting program's cannot be exchanged for, where another to the
     /// same address would be.
     pub serves: &'a dyn Fn(&Attempt) -> bool,
+    /// Addresses that have just failed for this program in another race, and until when none is to try them.
+    pub just_failed: &'a [(IpAddr, Instant)],
     /// History of the network that the host is on.
     pub path: &'a Network,
     /// Every address that the name had last time.
@@ -207,8 +209,14 @@ impl View<'_> {
         let mut addresses = self.addresses();
         // Where a socket of another kind was tried without result, one of the right kind is news; at most one SYN a second.
         let in_vain = |t: &Attempt| !(self.serves)(t) && self.now - t.started >= Duration::from_secs(1);
+        addresses.retain(|a| !self.has_just_failed(*a));
         addresses.retain(|a| (self.usable)(*a) && self.attempts.iter().all(|t| t.addr != *a || in_vain(t)));
         addresses
+    }
+
+    /// Whether `addr` has just failed for this program in another race.
+    pub fn has_just_failed(&self, addr: IpAddr) -> bool {
+        self.just_failed.iter().any(|(failed, _)| *failed == addr)
     }
 
     /// Attempts under way.

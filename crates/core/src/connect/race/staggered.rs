@@ -116,6 +116,7 @@ mod tests {
             fits: &|_| true,
             serves: &|_| true,
             path: &Network::default(),
+            just_failed: &[],
             remembered: &[],
             explore: false,
             comes_again: false,
