@@ -1,6 +1,7 @@
 //! `cargo xtask campaigns`: a plan of 200 tasks on real schedulers, in namespaces: Slurm with a node that is killed and one that is
-//! drained, GNU parallel, Snakemake, Ray; then the guide's questions by DuckDB (`crates/cli/tests/scheduler`). The Python packages go
-//! into an environment of their own under `target/tools`; what is not there is skipped with a line, or with `--install` installed first.
+//! drained, GNU parallel, Snakemake, Ray; in a bucket of an S3-compatible store that is built by Go; then the guide's questions by DuckDB
+//! (`crates/cli/tests/scheduler`). The Python packages go into an environment of their own under `target/tools`; what is not there is skipped
+//! with a line, or with `--install` installed first.
 
 use crate::packages::{self, Brings, CAMPAIGNS};
 use crate::step::Step;

@@ -21,6 +21,8 @@ const SIGNER: &str = "releases@headstart";
 const CRATES: [&str; 5] = ["headstart-core", "headstart-link", "headstart-io", "headstart-quic", "headstart-realtime"];
 /// The sources that the ledger's numbers come from.
 const MEASURED: [&str; 3] = ["crates/core/src", "crates/link/src", "crates/lab/src"];
+/// The version that later builds are compared with.
+const COMPARED: &str = "crates/cli/tests/regression/version";
 
 /// Runs the chore.
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
@@ -104,6 +106,10 @@ fn against(root: &Path) -> Result<Vec<String>, Failure> {
             "docs/results/claims.md is of an older commit than core, link or lab: headstart lab reproduce --speed both";
         all.push(why.to_owned());
     }
+    if read(COMPARED).trim() != version {
+        let how = "HEADSTART_REGRESSION=renew cargo test -p headstart --test regression";
+        all.push(format!("{COMPARED} is not {version}: {how}"));
+    }
     Ok(all)
 }
 
@@ -161,6 +167,7 @@ mod tests {
         write("CHANGELOG.md", "# Changelog\n\n## [0.2.0] - 2026-12-01\n");
         write("SECURITY.md", "Write to security@example.org.\n");
         write("crates/core/src/lib.rs", "// one\n");
+        write(COMPARED, "0.2.0\n");
         run(&["init", "--quiet"]);
         run(&["add", "."]);
         run(&["commit", "--quiet", "-m", "one"]);
@@ -179,6 +186,8 @@ mod tests {
         fs::remove_file(root.join("new")).unwrap();
         write("SECURITY.md", PLACEHOLDER);
         refused("SECURITY.md");
+        write(COMPARED, "0.1.0\n");
+        refused("HEADSTART_REGRESSION=renew");
         write("CHANGELOG.md", "# Changelog\n");
         refused("CHANGELOG.md");
         write("Cargo.toml", version);

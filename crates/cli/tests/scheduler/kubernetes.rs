@@ -1,7 +1,8 @@
 //! The manifest for Kubernetes against the schema that Kubernetes publishes (the OpenAPI document of its Go module), by kubeconform,
 //! strictly: no field that the schema does not have. Both come by the Go module proxy, once, below `target/tmp`.
 
-use super::scene::{Campaign, found};
+use super::golang::{Go, KEPT};
+use super::scene::Campaign;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,17 +14,11 @@ const JOB: &str = "io.k8s.api.batch.v1.Job";
 
 /// The checker, and the schema of a Job with all that it is made of; says so where they cannot be had.
 fn tools() -> Option<(PathBuf, PathBuf)> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kubernetes");
+    let folder = Path::new(KEPT).join("kubernetes");
     let (checker, schema) = (folder.join("kubeconform"), folder.join("job.json"));
     if !(checker.exists() && schema.exists()) {
-        let go = ["/usr/local/go/bin/go", "/usr/bin/go"].into_iter().find(|go| Path::new(go).exists());
-        if go.is_none() && !found("go", "golang-go") {
-            return None;
-        }
         fs::create_dir_all(&folder).unwrap();
-        // Two runs at once do not meet.
-        let scratch = tempfile::tempdir_in(&folder).unwrap();
-        if let Err(why) = fetch(go.unwrap_or("go"), scratch.path(), &checker, &schema) {
+        if let Err(why) = fetch(&Go::new()?, &checker, &schema) {
             println!("skipped: kubeconform or the schema cannot be had by the Go module proxy: {why}");
             return None;
         }
@@ -31,17 +26,9 @@ fn tools() -> Option<(PathBuf, PathBuf)> {
     Some((checker, schema))
 }
 
-fn fetch(go: &str, scratch: &Path, checker: &Path, schema: &Path) -> Result<(), String> {
-    let run = |words: &[&str]| -> Result<Vec<u8>, String> {
-        let mut command = Command::new(go);
-        command.args(words).current_dir(scratch).env("GOFLAGS", "-modcacherw").env("GOBIN", scratch);
-        command.env("GOMODCACHE", scratch.join("modules")).env("GOCACHE", scratch.join("cache"));
-        let output = command.output().map_err(|why| why.to_string())?;
-        let last = |text: &[u8]| String::from_utf8_lossy(text).lines().last().unwrap_or_default().to_owned();
-        if output.status.success() { Ok(output.stdout) } else { Err(last(&output.stderr)) }
-    };
-    let told: Value =
-        serde_json::from_slice(&run(&["mod", "download", "-json", KUBERNETES])?).map_err(|why| why.to_string())?;
+fn fetch(go: &Go, checker: &Path, schema: &Path) -> Result<(), String> {
+    let told = go.run(&["mod", "download", "-json", KUBERNETES])?;
+    let told: Value = serde_json::from_slice(&told).map_err(|why| why.to_string())?;
     let document =
         Path::new(told["Dir"].as_str().ok_or("the module has no folder")?).join("api/openapi-spec/swagger.json");
     let document = fs::read(&document).map_err(|why| format!("{}: {why}", document.display()))?;
@@ -53,12 +40,10 @@ fn fetch(go: &str, scratch: &Path, checker: &Path, schema: &Path) -> Result<(), 
         }
     }
     let of_job = serde_json::json!({ "$ref": format!("#/definitions/{JOB}"), "definitions": definitions });
-    run(&["install", CHECKER])?;
-    let new = scratch.join("job.json");
+    let new = go.path("job.json");
     fs::write(&new, of_job.to_string()).map_err(|why| why.to_string())?;
-    fs::rename(&new, schema)
-        .and_then(|()| fs::rename(scratch.join("kubeconform"), checker))
-        .map_err(|why| why.to_string())
+    fs::rename(&new, schema).map_err(|why| why.to_string())?;
+    go.install(CHECKER, checker)
 }
 
 fn check(checker: &Path, schema: &Path, manifest: &Path) -> Output {

@@ -1,6 +1,6 @@
 //! GNU parallel and Snakemake, each as its users start it.
 
-use super::scene::{Campaign, found, python_with, wait_for};
+use super::scene::{Campaign, LAB, found, python_with, wait_for};
 
 #[test]
 fn gnu_parallel_is_killed_in_the_middle_and_goes_on() {
@@ -14,10 +14,15 @@ fn gnu_parallel_is_killed_in_the_middle_and_goes_on() {
     first.kill().unwrap();
     first.wait().unwrap();
     println!("parallel was killed, {} tasks were done", campaign.done());
-    campaign.submission("parallel", campaign.tasks);
-    let second = campaign.command("sh", &["campaign.sh"]).output().unwrap();
+    let words = ["submit", "--engine", "parallel", "plan.jsonl", "--out", "results", "--go"];
+    let without = campaign.command(LAB, &words).env("PATH", campaign.path("nowhere")).output().unwrap();
+    let said = String::from_utf8_lossy(&without.stderr);
+    assert!(without.status.code() == Some(127) && said.contains("`sh` is not installed here"), "{without:?}");
+    let second = campaign.lab(&words);
     assert!(second.status.success(), "{second:?}");
     campaign.is_whole_and_the_same();
+    let third = campaign.lab(&words);
+    assert!(third.status.success() && String::from_utf8_lossy(&third.stderr).contains("tasks are done"), "{third:?}");
 }
 
 #[test]

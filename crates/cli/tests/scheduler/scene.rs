@@ -86,7 +86,8 @@ impl Campaign {
     pub fn bits(&self, folder: &str) -> Bits {
         let entries = fs::read_dir(self.path(folder)).unwrap().flatten();
         let entries = entries.filter(|entry| entry.file_name().len() == 64);
-        entries.map(|entry| (entry.file_name().into_string().unwrap(), bits(&entry.path()))).collect()
+        let of = |folder: &Path| bits(&fs::read(folder.join("result.json")).unwrap());
+        entries.map(|entry| (entry.file_name().into_string().unwrap(), of(&entry.path()))).collect()
     }
 
     /// Every id exactly once, and the same bits as those of a single process.
@@ -114,9 +115,9 @@ pub fn executable(file: &Path, text: &str) {
     fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
 }
 
-fn bits(result: &Path) -> String {
-    let text = fs::read(result.join("result.json")).unwrap();
-    let mut outcome: serde_json::Value = serde_json::from_slice(&text).unwrap();
+/// What a result says of itself, but for machine and time.
+pub fn bits(result: &[u8]) -> String {
+    let mut outcome: serde_json::Value = serde_json::from_slice(result).unwrap();
     outcome["device"] = serde_json::Value::Null;
     outcome["extent"]["seconds"] = serde_json::Value::Null;
     outcome.to_string()

@@ -5,6 +5,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
+use hyper::header::IF_NONE_MATCH;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -69,6 +70,18 @@ struct Service(Client<HttpsConnector<HttpConnector>, HttpRequestBody>);
 #[async_trait]
 impl HttpService for Service {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        // The crate does not repeat a write that may have been obeyed; of these the second is refused.
+        let is_once = request.headers().contains_key(IF_NONE_MATCH);
+        let is_lost = |why: &HttpError| matches!(why.kind(), HttpErrorKind::Interrupted | HttpErrorKind::Timeout);
+        self.exchange(request).await.map_err(|why| match is_once && is_lost(&why) {
+            true => HttpError::new(HttpErrorKind::Request, why),
+            false => why,
+        })
+    }
+}
+
+impl Service {
+    async fn exchange(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let is_list = request.uri().query().is_some_and(|query| query.contains("list-type="));
         let late = |why| HttpError::new(HttpErrorKind::Timeout, why);
         let answer = timeout(PATIENCE, self.0.request(request)).await.map_err(late)?;
@@ -100,6 +113,8 @@ fn kind(why: &hyper_util::client::legacy::Error) -> HttpErrorKind {
         // Whether it was obeyed is not known.
         Some(why) if why.is_incomplete_message() || why.is_closed() => HttpErrorKind::Interrupted,
         Some(why) if why.is_timeout() => HttpErrorKind::Timeout,
+        // A connection that was reset.
+        Some(why) if why.source().is_some_and(<dyn Error>::is::<std::io::Error>) => HttpErrorKind::Interrupted,
         _ => HttpErrorKind::Unknown,
     }
 }

@@ -19,6 +19,8 @@ pub enum Fault {
     Garbage,
     /// It obeys, and the answer is cut in the middle.
     Cut,
+    /// It ends the connection, and does not obey.
+    Gone,
     /// What it has it has lost.
     Lost,
     /// It never heard of this user.
@@ -90,6 +92,7 @@ impl Store {
         };
         let key = path.trim_start_matches("/bucket").trim_start_matches('/').replace("%3D", "=");
         let (status, body) = match fault {
+            Some(Fault::Gone) => return None,
             Some(Fault::Busy) => ("503 Slow Down", b"<Error><Code>SlowDown</Code></Error>".to_vec()),
             Some(Fault::Garbage) => ("200 OK", b"<html>Welcome to our hotel</html>".to_vec()),
             Some(Fault::Lost) => ("404 Not Found", b"<Error><Code>NoSuchKey</Code></Error>".to_vec()),
@@ -165,7 +168,11 @@ impl Store {
 
     /// The bucket, of which requests are made again so often.
     pub fn open(&self, retries: usize) -> Bucket {
-        let mut retry = RetryConfig { max_retries: retries, ..RetryConfig::default() };
+        self.open_with(RetryConfig { max_retries: retries, ..RetryConfig::default() })
+    }
+
+    /// The bucket, of which requests are made again as `retry` says, but at once.
+    pub fn open_with(&self, mut retry: RetryConfig) -> Bucket {
         retry.backoff.init_backoff = Duration::from_millis(1);
         retry.backoff.max_backoff = Duration::from_millis(2);
         let store = AmazonS3Builder::new().with_endpoint(format!("http://{}", self.address)).with_retry(retry);

@@ -1,7 +1,7 @@
 //! A place in a bucket of an S3-compatible store (`s3://BUCKET/PREFIX`), by the crate `object_store`: objects are listed, read, and written
 //! on the condition that there is none of that name.
 //!
-//! A store that is busy is asked again, for three minutes. Its address and the credentials come from the variables that Amazon's own tools
+//! A store that is busy or away is asked again, for three minutes. Its address and the credentials come from the variables that Amazon's own tools
 //! read (`AWS_ENDPOINT_URL`, `AWS_ACCESS_KEY_ID`, …). Names of objects are given in parts, below the prefix.
 
 mod client;
@@ -11,8 +11,9 @@ pub(crate) mod fake;
 use anyhow::{Context as _, bail, ensure};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::path::Path as Key;
-use object_store::{Error, GetOptions, GetRange, ObjectStore, ObjectStoreExt as _, PutMode, PutPayload};
+use object_store::{Error, GetOptions, GetRange, ObjectStore, ObjectStoreExt as _, PutMode, PutPayload, RetryConfig};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
@@ -20,6 +21,12 @@ use tokio::task::JoinSet;
 const SCHEME: &str = "s3://";
 /// Objects that are read at once.
 const AT_ONCE: usize = 16;
+
+/// A store that is busy or away is asked again until this time is over, however often that is: ten times, the crate's bound, are over
+/// in seconds.
+fn patience() -> RetryConfig {
+    RetryConfig { max_retries: usize::MAX, retry_timeout: Duration::from_secs(180), ..RetryConfig::default() }
+}
 
 /// Whether `place` is in a bucket.
 pub fn is_bucket(place: &Path) -> bool {
@@ -54,7 +61,7 @@ impl Bucket {
     pub fn open(place: &Path) -> anyhow::Result<Self> {
         // Whether it is encrypted is said by the address that was given; Amazon's is.
         let plain = std::env::var("AWS_ENDPOINT_URL").is_ok_and(|url| url.starts_with("http:"));
-        let store = AmazonS3Builder::from_env();
+        let store = AmazonS3Builder::from_env().with_retry(patience());
         Self::by(if plain { store.with_allow_http(true) } else { store }, place)
     }
 
@@ -186,6 +193,19 @@ mod tests {
             assert!(Bucket::by(AmazonS3Builder::new(), Path::new(wrong)).is_err(), "{wrong}");
         }
         assert!(is_bucket(Path::new("s3://bucket")) && !is_bucket(Path::new("./s3:/bucket")));
+    }
+
+    #[test]
+    fn a_store_that_is_busy_for_long_is_asked_again_more_than_a_few_times() {
+        let store = Store::new();
+        let bucket = store.open_with(patience());
+        for kind in ["LIST", "PUT"] {
+            store.will(kind, Fault::Busy, 15);
+            store.will(kind, Fault::Gone, 15);
+        }
+        assert_eq!(bucket.list(&[]).unwrap(), Listed::default());
+        bucket.write(&["a"], b"x".to_vec(), true).unwrap();
+        assert_eq!((store.keys(), store.inside().happened), (vec!["some/results/a".to_owned()], 60));
     }
 
     #[test]
