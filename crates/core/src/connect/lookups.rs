@@ -51,8 +51,6 @@ pub(super) struct Open {
     pub asked: Instant,
     /// The account that its queries are counted in: that of the first request.
     pub account: u32,
-    /// The server that was to be asked first.
-    wanted: u32,
     /// The server that was asked first.
     pub first: u32,
     /// Queries sent so far, each to the next server.
@@ -243,7 +241,6 @@ impl Lookups {
                 question: question.clone(),
                 asked: now,
                 account,
-                wanted: server,
                 first,
                 sent: 1,
                 turns: 0,
@@ -393,20 +390,9 @@ impl Lookups {
         })
     }
 
-    /// Numbers of the servers, that which was to be asked first leading, and last those passed over that are surely silent.
+    /// Numbers of the servers, that which was asked first leading.
     fn in_order(&self, open: &Open) -> Vec<u32> {
-        let is_out = |server: &u32| *server < open.first && self.servers.is_surely_silent(*server);
-        let (out, all): (Vec<_>, Vec<_>) = (open.wanted..open.wanted + self.servers.count()).partition(is_out);
-        all.into_iter().chain(out).map(|server| self.servers.number(server)).collect()
-    }
-
-    /// A server that was passed over, may only be slow, and has not been asked what another has denied.
-    pub fn passed_over_to_ask(&self, id: QueryId) -> Option<u32> {
-        let open = self.open.get(&id)?;
-        let passed_over = (open.wanted..open.first).map(|n| self.servers.number(n));
-        let is_new =
-            |s: &u32| open.asked_of.iter().all(|asked| asked.server != *s) && !self.servers.is_surely_silent(*s);
-        passed_over.filter(|_| !open.nos.is_empty()).find(is_new)
+        (0..self.servers.count()).map(|n| self.servers.number(open.first + n)).collect()
     }
 
     /// How long the C library waits for one server.
@@ -475,9 +461,8 @@ impl Lookups {
             }
         }
         if open.replied.is_some() {
-            let long = self.one_server();
             for asked in open.asked_of.iter().filter(|asked| !asked.replied) {
-                self.servers.was_silent(now, asked.server, asked.at, long);
+                self.servers.was_silent(now, asked.server, asked.at);
             }
         }
         Some(open)

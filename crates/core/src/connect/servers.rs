@@ -3,8 +3,7 @@
 //! The C library asks the first, and the second after 5 s, at every lookup. Ours asks the first that is not known to be silent,
 //! and the next one too as soon as that takes longer than usual, as unbound does (its timeouts are those of RFC 6298, with
 //! 376 ms where nothing is known). A server that was silent for so long while another answered the same question is passed
-//! over from then on; every now and then it is asked beside the others, and one answer brings it back to its place. It may only be slow:
-//! until it has been asked for longer than that, what another denies is not believed without it.
+//! over from then on; every now and then it is asked beside the others, and one answer brings it back to its place.
 //!
 //! What never happens here: a server passed over that has not been seen to be silent where another answered; a different
 //! order than that of the file among those that answer.
@@ -28,8 +27,6 @@ struct Silent {
     every: Duration,
     /// The question that it has been asked, and when.
     probe: Option<(QueryId, Instant)>,
-    /// It is not only slow: it has not answered for as long as the C library waits, or until it was asked again beside the others.
-    is_sure: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -93,11 +90,6 @@ impl Servers {
         all.find(|server| self.0[self.number(*server) as usize].silent.is_none()).unwrap_or(wanted)
     }
 
-    /// Whether it is not only slow, but has nothing to say.
-    pub fn is_surely_silent(&self, server: u32) -> bool {
-        self.0[self.number(server) as usize].silent.is_some_and(|silent| silent.is_sure)
-    }
-
     /// After how long another is asked besides.
     pub fn wait(&self, server: u32) -> Duration {
         let usual = self.0[self.number(server) as usize].usual;
@@ -109,14 +101,13 @@ impl Servers {
         self.get_mut(server).answered(now, took);
     }
 
-    /// Another has answered what this one was asked then; the C library waits for so `long`. One that has answered something else since is there: the network, or the
+    /// Another has answered what this one was asked then. One that has answered something else since is there: the network, or the
     /// server, swallows this question.
-    pub fn was_silent(&mut self, now: Instant, server: u32, asked: Instant, long: Duration) {
+    pub fn was_silent(&mut self, now: Instant, server: u32, asked: Instant) {
         let last_answer = self.get_mut(server).last_answer;
         if now - asked >= self.wait(server) && last_answer.is_none_or(|at| at < asked) {
             let every = PROBE_EVERY[0];
-            let unsure = Silent { next: now + every, every, probe: None, is_sure: false };
-            self.get_mut(server).silent.get_or_insert(unsure).is_sure |= now - asked >= long;
+            self.get_mut(server).silent.get_or_insert(Silent { next: now + every, every, probe: None });
         }
     }
 
@@ -127,9 +118,7 @@ impl Servers {
         let silent = self.0[at].silent.as_mut()?;
         silent.every = (silent.every * 2).min(PROBE_EVERY[1]);
         silent.next = now + silent.every;
-        let before = silent.probe.replace((id, now)).map(|(before, _)| before);
-        silent.is_sure |= before.is_some();
-        Some((at as u32, before))
+        Some((at as u32, silent.probe.replace((id, now)).map(|(before, _)| before)))
     }
 
     /// An answer to question `id`: one that a silent server was asked?
@@ -156,39 +145,23 @@ mod tests {
         let mut s = Servers::default();
         s.are(3);
         assert_eq!((s.instead_of(0), s.instead_of(4)), (0, 4));
-        s.was_silent(at(375), 0, at(0), ms(5000));
+        s.was_silent(at(375), 0, at(0));
         assert_eq!(s.instead_of(0), 0, "no longer than usual");
-        s.was_silent(at(376), 0, at(0), ms(5000));
+        s.was_silent(at(376), 0, at(0));
         assert_eq!((s.instead_of(0), s.instead_of(1), s.instead_of(3)), (1, 1, 4));
-        (1..3).for_each(|n| s.was_silent(at(400), n, at(0), ms(5000)));
+        (1..3).for_each(|n| s.was_silent(at(400), n, at(0)));
         assert_eq!(s.instead_of(0), 0, "all are silent");
         s.answered(at(500), 1, None);
         assert_eq!(s.instead_of(0), 1);
-        s.was_silent(at(900), 1, at(450), ms(5000));
+        s.was_silent(at(900), 1, at(450));
         assert_eq!(s.instead_of(0), 1, "it has answered another question since");
-    }
-
-    #[test]
-    fn what_may_only_be_slow_is_not_surely_silent() {
-        let mut s = Servers::default();
-        s.are(2);
-        s.was_silent(at(400), 0, at(0), ms(5000));
-        assert!(!s.is_surely_silent(0));
-        assert_eq!(s.probe(at(1400), QueryId(1)), Some((0, None)));
-        assert!(!s.is_surely_silent(0), "it may still answer that");
-        assert_eq!(s.probe(at(3400), QueryId(2)), Some((0, Some(QueryId(1)))));
-        assert!(s.is_surely_silent(0));
-        s.answered(at(3500), 0, None);
-        assert!(!s.is_surely_silent(0));
-        s.was_silent(at(8600), 0, at(3600), ms(5000));
-        assert!(s.is_surely_silent(0), "the C library has given it up too");
     }
 
     #[test]
     fn it_is_asked_again_after_a_second_and_then_ever_more_seldom() {
         let mut s = Servers::default();
         s.are(2);
-        s.was_silent(at(400), 0, at(0), ms(5000));
+        s.was_silent(at(400), 0, at(0));
         let mut asked = Vec::new();
         for second in 0..200 {
             if let Some((server, before)) = s.probe(at(second * 1000 + 400), QueryId(second)) {

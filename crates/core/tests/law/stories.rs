@@ -503,16 +503,6 @@ fn a_connection_that_its_server_has_reset_leaves_room_for_another() {
 }
 
 #[test]
-fn a_server_that_may_only_be_slow_is_not_passed_over_when_another_denies() {
-    // Its answer takes 765 ms: at the second visit it is passed over, and only it has an IPv4 address.
-    let slow = server(says(765), None);
-    let denies = server(denies(), says(1));
-    let servers = vec![slow, denies, server(says(1), says(1))];
-    let world = World { v6: vec![Fate::Refuses(1)], visits: 2, pause: 60_000, servers, ..world() };
-    keeps_only(&[Law::Reaches], &world);
-}
-
-#[test]
 fn a_server_that_has_refused_both_families_is_not_asked_again_while_another_has_said_nothing() {
     let refuses = server(Some(Record { after: 60, ..no(Says::Fails).unwrap() }), after_refusing(1, 1));
     let slow = server(says(1001), None);

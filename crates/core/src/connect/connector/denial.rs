@@ -58,10 +58,9 @@ impl Connector {
         list.any(|a| network.peer(*a).is_some_and(|peer| peer.will_do(now)))
     }
 
-    /// The server that gave the other family's addresses is asked, unless it was; then one that was passed over, but may only be slow.
+    /// The server that gave the other family's addresses is asked, unless it was.
     fn ask_decider(&mut self, now: Instant, query: QueryId) {
-        let server = self.lookups.decider_to_ask(query).or_else(|| self.lookups.passed_over_to_ask(query));
-        let Some(server) = server else { return };
+        let Some(server) = self.lookups.decider_to_ask(query) else { return };
         let Some(open) = self.lookups.get_mut(query) else { return };
         open.sent += 1;
         open.besides += 1;
