@@ -197,6 +197,10 @@ fn workers_share_a_bucket_one_is_killed_a_result_is_damaged_and_each_task_is_don
             wrong.status.code() == Some(1) && err(&wrong).contains("reading s3://bucket/some/results"),
             "{wrong:?}"
         );
+        // Said at once, and not after the minutes for which a store may be away.
+        let mut stranger = store.work(&campaign);
+        let stranger = stranger.env_remove("SSL_CERT_FILE").output().unwrap();
+        assert!(stranger.status.code() == Some(1) && err(&stranger).contains("certificate"), "{stranger:?}");
     });
 }
 

@@ -17,6 +17,7 @@ use object_store::client::{
 use rustls::crypto::CryptoProvider;
 use rustls::{ClientConfig, RootCertStore};
 use std::error::Error;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -106,7 +107,8 @@ impl Service {
 /// What of a request failed: it decides whether it is made again.
 fn kind(why: &hyper_util::client::legacy::Error) -> HttpErrorKind {
     if why.is_connect() {
-        return HttpErrorKind::Connect;
+        // A store with another certificate has it the next time, too.
+        return if is_of_tls(why) { HttpErrorKind::Unknown } else { HttpErrorKind::Connect };
     }
     match why.source().and_then(|why| why.downcast_ref::<hyper::Error>()) {
         Some(why) if why.is_canceled() => HttpErrorKind::Request,
@@ -114,7 +116,27 @@ fn kind(why: &hyper_util::client::legacy::Error) -> HttpErrorKind {
         Some(why) if why.is_incomplete_message() || why.is_closed() => HttpErrorKind::Interrupted,
         Some(why) if why.is_timeout() => HttpErrorKind::Timeout,
         // A connection that was reset.
-        Some(why) if why.source().is_some_and(<dyn Error>::is::<std::io::Error>) => HttpErrorKind::Interrupted,
+        Some(why) if why.source().is_some_and(<dyn Error>::is::<io::Error>) => HttpErrorKind::Interrupted,
         _ => HttpErrorKind::Unknown,
+    }
+}
+
+/// Whether it is about the store's certificate, or else about TLS. What an `io::Error` was made of is not its source.
+fn is_of_tls(why: &(dyn Error + 'static)) -> bool {
+    let inner = why.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    why.is::<rustls::Error>() || inner.is_some_and(|inner| is_of_tls(inner)) || why.source().is_some_and(is_of_tls)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_tls_is_found_in_what_was_made_of_it_and_a_refusal_is_none() {
+        let certificate = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+        let twice = io::Error::other(io::Error::new(io::ErrorKind::InvalidData, certificate.clone()));
+        assert!(is_of_tls(&certificate) && is_of_tls(&twice));
+        let refused = io::Error::other(io::Error::from(io::ErrorKind::ConnectionRefused));
+        assert!(!is_of_tls(&refused));
     }
 }
