@@ -30,8 +30,11 @@ pub fn all(root: &Path, commit: &Commit) -> Result<(), Failure> {
     );
     let write = "{ printf '%s' \"$0\"; date -R -u -d @\"$1\"; } > target/stage/changelog";
     step("sh", &["-ec", write, &changelog, &commit.time]).run()?;
-    // Cargo strips programs alone.
-    let install = "DESTDIR=target/stage/realtime crates/realtime/install.sh /usr target/dist/libheadstart_realtime.a
+    // Cargo strips programs alone, and puts split debug information into the library: strip(1) refuses it, and a library that is linked with it
+    // has an executable stack.
+    let install = "cp target/dist/libheadstart_realtime.a target/stage
+        ar t target/stage/libheadstart_realtime.a | grep '[.]dwo$' | xargs -r ar dD target/stage/libheadstart_realtime.a
+        DESTDIR=target/stage/realtime crates/realtime/install.sh /usr target/stage/libheadstart_realtime.a
         cd target/stage/realtime/usr/lib
         strip --strip-debug --enable-deterministic-archives libheadstart_realtime.a
         strip --strip-unneeded libheadstart_realtime.so.*";
