@@ -12,6 +12,8 @@ struct Segment {
 /// A section of a file: what the linker has put together.
 struct Section {
     kind: u64,
+    /// It is in memory when the program runs (SHF_ALLOC).
+    is_loaded: bool,
     at: u64,
     length: u64,
     /// Where its name is in the table of names.
@@ -47,7 +49,8 @@ fn sections(bytes: &[u8]) -> Vec<Section> {
     let section = |n| {
         let at = first + n * size;
         let [name, kind, link] = [0, 4, 40].map(|of| number(bytes, at + of, 4));
-        Section { kind, at: number(bytes, at + 24, 8), length: number(bytes, at + 32, 8), name, link }
+        let is_loaded = number(bytes, at + 8, 8) & 2 != 0;
+        Section { kind, is_loaded, at: number(bytes, at + 24, 8), length: number(bytes, at + 32, 8), name, link }
     };
     (0..count).map(section).collect()
 }
@@ -119,7 +122,8 @@ fn names(bytes: &[u8], kind: u64) -> Option<String> {
     Some(String::from_utf8_lossy(part(bytes, of.at, of.length)).into_owned())
 }
 
-/// The sections of a file that only debuggers read.
+/// The sections of a file that only debuggers read. Not what is loaded, as the line in which the standard library names scripts of gdb
+/// (`.debug_gdb_scripts`): strip(1) leaves it.
 pub fn of_debuggers(bytes: &[u8]) -> Vec<String> {
     let sections = sections(bytes);
     let names = usize::try_from(number(bytes, 62, 2)).ok().and_then(|n| sections.get(n));
@@ -128,7 +132,7 @@ pub fn of_debuggers(bytes: &[u8]) -> Vec<String> {
         let rest = usize::try_from(section.name).ok().and_then(|at| names.get(at..)).unwrap_or_default();
         String::from_utf8_lossy(rest.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned()
     };
-    sections.iter().map(name).filter(|name| name.starts_with(".debug")).collect()
+    sections.iter().filter(|section| !section.is_loaded).map(name).filter(|name| name.starts_with(".debug")).collect()
 }
 
 #[cfg(test)]
@@ -183,5 +187,9 @@ pub(super) mod tests {
         let stripped = linked("stripped", &["-g", "-s"]);
         assert_eq!((symbols(&stripped), of_debuggers(&stripped)), (None, Vec::new()));
         assert!(dynamic_symbols(&stripped).unwrap().split('\0').any(|name| name == "puts"));
+        let scripts = "__attribute__((section(\".debug_gdb_scripts\"), used)) const char scripts[] = \"x\";\n";
+        let loaded = compiled(&format!("{scripts}{TEXT}"), "loaded", &["-s"]);
+        let has_it = |bytes: &[u8]| bytes.windows(18).any(|part| part == b".debug_gdb_scripts");
+        assert_eq!((has_it(&loaded), of_debuggers(&loaded)), (true, Vec::new()));
     }
 }
