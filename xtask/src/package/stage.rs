@@ -23,7 +23,7 @@ pub fn all(root: &Path, commit: &Commit) -> Result<(), Failure> {
     }
     settings(root)?;
     let changelog = format!(
-        "headstart ({}-1) unstable; urgency=medium\n\n  * Built from the commit {}; /usr/share/doc/headstart names what has changed.\n\n \
+        "headstart ({}-1) unstable; urgency=medium\n\n  * Built from the commit {}.\n  * /usr/share/doc/headstart names what has changed.\n\n \
          -- headstart contributors <maintainers@headstart.invalid>  ",
         version(root)?,
         commit.hash
