@@ -158,7 +158,7 @@ cp /usr/share/doc/headstart/examples/measure.conf /etc/systemd/system/headstart.
 systemctl daemon-reload
 systemctl restart headstart || { journalctl -u headstart --no-pager | tail -20; die "the service that measures"; }
 [ "$(local_fetch $certificate 443)" = hello ] || die "a measured program"
-headstart top --once --interval 2 >/tmp/top || { cat /tmp/top; die top; }
+headstart top --once --interval 2 >/tmp/top || { systemctl status headstart --no-pager; journalctl -u headstart --no-pager | tail -20; die top; }
 grep "in the kernel (eBPF)" /tmp/top && grep -w curl /tmp/top || { cat /tmp/top; die "what is measured is not shown"; }
 rm -r /etc/systemd/system/headstart.service.d
 systemctl daemon-reload

@@ -98,7 +98,7 @@ pub fn run(cx: &Context, outcome: &mut Outcome, stage: &Stage<'_>, to: SocketAdd
     Ok(())
 }
 
-/// Ours, the second of `arms`, beside the best of those behind it. Beside nobody nothing is judged.
+/// Ours, the second of `arms`, beside the best of those behind it. Without others nothing is judged.
 fn beside_the_best(metric: &str, arms: &[&str], medians: &[f64]) -> String {
     let others = arms.iter().zip(medians).skip(2);
     match others.max_by(|a, b| a.1.total_cmp(b.1)) {

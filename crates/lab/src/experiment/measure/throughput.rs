@@ -236,7 +236,7 @@ fn one(cx: &Context, outcome: &mut Outcome, load: &Load<'_>, stage: &Stage<'_>, 
     let name = load.condition;
     let on_link = name.starts_with("link");
     let mut arms = if on_link { arm::and_kernel(arm::all(), outcome) } else { arm::on_wire(outcome) };
-    // Where nothing but the machine limits them, what nobody can save stands beside them.
+    // Where only the machine limits them, the least that any forwarder costs stands beside them.
     arms.extend((load.up && !on_link).then_some(LEAST));
     let order = order(&arms, if cx.quick { 3 } else { 7 }, if cx.quick || on_link { 0 } else { MORE_TURNS });
     let Some(reached) = reach(cx, stage, to, load, &arms, &order)? else {
