@@ -33,6 +33,8 @@ struct Exchange {
     over_tcp: Option<Stream>,
     /// The answer, as it came.
     reply: Vec<u8>,
+    /// Another server's answer is what holds.
+    late: bool,
 }
 
 impl Exchange {
@@ -72,8 +74,8 @@ impl Transport {
     ) -> Result<(), SendError> {
         let socket = open(server, SocketType::DGRAM)?;
         let id = random_id();
-        let (without_edns, over_tcp, reply) = (false, None, Vec::new());
-        let exchange = Exchange { query, id, name, record, server, socket, without_edns, over_tcp, reply };
+        let (without_edns, over_tcp, reply, late) = (false, None, Vec::new(), false);
+        let exchange = Exchange { query, id, name, record, server, socket, without_edns, over_tcp, reply, late };
         send(&exchange.socket, &exchange.message()?, SendFlags::NOSIGNAL).map_err(io::Error::from)?;
         poll.add(&exchange.socket, token(self.next), Interest::Read)?;
         self.open.insert(self.next, exchange);
@@ -107,7 +109,7 @@ impl Transport {
         };
         // One server's refusal is not kept in place of what another has said.
         let is_kept = result != LookupResult::Refused || self.replies.get(query).is_none();
-        if let Some(exchange) = self.open.remove(&n).filter(|e| is_kept && !e.reply.is_empty()) {
+        if let Some(exchange) = self.open.remove(&n).filter(|e| is_kept && !e.late && !e.reply.is_empty()) {
             self.replies.keep(query, &exchange.reply);
         }
         Some((query, result))
@@ -121,6 +123,11 @@ impl Transport {
     /// No answer to `query` is awaited any more.
     pub fn forget(&mut self, query: QueryId) {
         self.open.retain(|_, e| e.query != query);
+    }
+
+    /// What is still answered to `query` is reported, and not kept.
+    pub fn is_late(&mut self, query: QueryId) {
+        self.open.values_mut().filter(|e| e.query == query).for_each(|e| e.late = true);
     }
 
     #[cfg(test)]
@@ -363,6 +370,26 @@ mod tests {
             }
         });
         assert_eq!(result, Some((QueryId(5), LookupResult::Refused)));
+    }
+
+    #[test]
+    fn what_comes_late_is_reported_and_not_kept() {
+        for late in [false, true] {
+            let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let (mut poll, mut transport) = (Poll::new().unwrap(), Transport::default());
+            let asked = ("a.example".into(), RecordType::A);
+            transport.send(&poll, |n| n, QueryId(5), asked, server.local_addr().unwrap()).unwrap();
+            transport.replies.keep(QueryId(5), b"another's");
+            if late {
+                transport.is_late(QueryId(5));
+            }
+            let mut buf = [0u8; 512];
+            let (n, peer) = server.recv_from(&mut buf).unwrap();
+            server.send_to(&answer(&buf[..n], false), peer).unwrap();
+            poll.wait(&Clock::new(), None, &mut Vec::new()).unwrap();
+            assert_eq!(transport.event(&poll, |n| n, 0), found());
+            assert_eq!(transport.replies.get(QueryId(5)) == Some(&b"another's"[..]), late);
+        }
     }
 
     #[test]

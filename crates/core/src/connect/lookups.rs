@@ -296,7 +296,7 @@ impl Lookups {
 
     /// `server` has answered query `id`.
     pub fn replied(&mut self, now: Instant, id: QueryId, server: u32) {
-        if self.servers.is_probe(now, id) {
+        if self.servers.is_probe(now, id, server) {
             return;
         }
         let Some(open) = self.open.get_mut(&id) else { return };
@@ -462,7 +462,7 @@ impl Lookups {
         }
         if open.replied.is_some() {
             for asked in open.asked_of.iter().filter(|asked| !asked.replied) {
-                self.servers.was_silent(now, asked.server, asked.at);
+                self.servers.was_silent(now, id, asked.server, asked.at);
             }
         }
         Some(open)

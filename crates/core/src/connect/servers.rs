@@ -39,6 +39,11 @@ struct Server {
 }
 
 impl Server {
+    /// When it was asked question `id`, if it is silent and that is awaited.
+    fn probed_by(&self, id: QueryId) -> Option<Instant> {
+        self.silent?.probe.filter(|(probe, _)| *probe == id).map(|(_, at)| at)
+    }
+
     fn answered(&mut self, now: Instant, took: Option<Duration>) {
         self.silent = None;
         self.last_answer = Some(now);
@@ -64,9 +69,10 @@ impl Default for Servers {
 }
 
 impl Servers {
-    /// There are so many now, of which nothing is known.
-    pub fn are(&mut self, count: u32) {
-        self.0 = vec![Server::default(); count.max(1) as usize];
+    /// There are so many now, of which nothing is known. The questions that silent ones were still awaited for.
+    pub fn are(&mut self, count: u32) -> Vec<QueryId> {
+        let before = std::mem::replace(&mut self.0, vec![Server::default(); count.max(1) as usize]);
+        before.iter().filter_map(|server| server.silent?.probe.map(|(id, _)| id)).collect()
     }
 
     /// How many there are.
@@ -101,13 +107,13 @@ impl Servers {
         self.get_mut(server).answered(now, took);
     }
 
-    /// Another has answered what this one was asked then. One that has answered something else since is there: the network, or the
-    /// server, swallows this question.
-    pub fn was_silent(&mut self, now: Instant, server: u32, asked: Instant) {
+    /// Another has answered what this one was asked then, as question `id`: it is still awaited from one that may only be slow, whose late
+    /// answer brings it back. One that has answered something else since is there: the network, or the server, swallows this question.
+    pub fn was_silent(&mut self, now: Instant, id: QueryId, server: u32, asked: Instant) {
         let last_answer = self.get_mut(server).last_answer;
         if now - asked >= self.wait(server) && last_answer.is_none_or(|at| at < asked) {
-            let every = PROBE_EVERY[0];
-            self.get_mut(server).silent.get_or_insert(Silent { next: now + every, every, probe: None });
+            let (every, probe) = (PROBE_EVERY[0], Some((id, asked)));
+            self.get_mut(server).silent.get_or_insert(Silent { next: now + every, every, probe });
         }
     }
 
@@ -121,11 +127,16 @@ impl Servers {
         Some((at as u32, silent.probe.replace((id, now)).map(|(before, _)| before)))
     }
 
-    /// An answer to question `id`: one that a silent server was asked?
-    pub fn is_probe(&mut self, now: Instant, id: QueryId) -> bool {
-        let asked = |server: &Server| server.silent?.probe.filter(|(probe, _)| *probe == id);
-        let found = self.0.iter_mut().find_map(|server| asked(server).map(|(_, at)| (server, at)));
-        found.map(|(server, at)| server.answered(now, Some(now - at))).is_some()
+    /// Whether question `id` is one that a silent server was asked.
+    pub fn is_probed_by(&self, id: QueryId) -> bool {
+        self.0.iter().any(|server| server.probed_by(id).is_some())
+    }
+
+    /// `server` has answered question `id`: whether that is one that it was silent to.
+    pub fn is_probe(&mut self, now: Instant, id: QueryId, server: u32) -> bool {
+        let server = self.get_mut(server);
+        let asked = server.probed_by(id);
+        asked.map(|at| server.answered(now, Some(now - at))).is_some()
     }
 }
 
@@ -145,15 +156,16 @@ mod tests {
         let mut s = Servers::default();
         s.are(3);
         assert_eq!((s.instead_of(0), s.instead_of(4)), (0, 4));
-        s.was_silent(at(375), 0, at(0));
+        let was_silent = |s: &mut Servers, now, server, asked| s.was_silent(at(now), QueryId(now), server, at(asked));
+        was_silent(&mut s, 375, 0, 0);
         assert_eq!(s.instead_of(0), 0, "no longer than usual");
-        s.was_silent(at(376), 0, at(0));
+        was_silent(&mut s, 376, 0, 0);
         assert_eq!((s.instead_of(0), s.instead_of(1), s.instead_of(3)), (1, 1, 4));
-        (1..3).for_each(|n| s.was_silent(at(400), n, at(0)));
+        (1..3).for_each(|n| was_silent(&mut s, 400, n, 0));
         assert_eq!(s.instead_of(0), 0, "all are silent");
         s.answered(at(500), 1, None);
         assert_eq!(s.instead_of(0), 1);
-        s.was_silent(at(900), 1, at(450));
+        was_silent(&mut s, 900, 1, 450);
         assert_eq!(s.instead_of(0), 1, "it has answered another question since");
     }
 
@@ -161,7 +173,7 @@ mod tests {
     fn it_is_asked_again_after_a_second_and_then_ever_more_seldom() {
         let mut s = Servers::default();
         s.are(2);
-        s.was_silent(at(400), 0, at(0));
+        s.was_silent(at(400), QueryId(1000), 0, at(0));
         let mut asked = Vec::new();
         for second in 0..200 {
             if let Some((server, before)) = s.probe(at(second * 1000 + 400), QueryId(second)) {
@@ -170,10 +182,25 @@ mod tests {
         }
         let seconds: Vec<_> = asked.iter().map(|(second, ..)| *second).collect();
         assert_eq!(seconds, [1, 3, 7, 15, 31, 63, 123, 183]);
-        assert!(asked.iter().skip(1).zip(&asked).all(|((_, n, before), (at, ..))| *n == 0 && *before == Some(*at)));
-        assert!(!s.is_probe(at(200_000), QueryId(3)) && s.is_probe(at(184_100), QueryId(183)));
+        let before = [1000].into_iter().chain(seconds);
+        assert!(asked.iter().zip(before).all(|((_, n, given_up), before)| *n == 0 && *given_up == Some(before)));
+        assert!(!s.is_probe(at(200_000), QueryId(3), 0) && !s.is_probe(at(184_100), QueryId(183), 1));
+        assert!(s.is_probed_by(QueryId(183)) && s.is_probe(at(184_100), QueryId(183), 0));
+        assert!(!s.is_probed_by(QueryId(183)));
         assert_eq!(s.instead_of(0), 0);
         assert_eq!(s.wait(0), ms(1000), "it takes 700 ms to answer");
+    }
+
+    #[test]
+    fn the_late_answer_of_a_slow_server_brings_it_back() {
+        let mut s = Servers::default();
+        s.are(2);
+        s.was_silent(at(400), QueryId(7), 0, at(0));
+        assert!(s.is_probed_by(QueryId(7)) && s.is_probe(at(765), QueryId(7), 0));
+        assert_eq!((s.instead_of(0), s.wait(0)), (0, ms(1000)), "it takes 765 ms to answer");
+        assert_eq!(s.are(2), []);
+        s.was_silent(at(400), QueryId(8), 1, at(0));
+        assert_eq!(s.are(2), [QueryId(8)]);
     }
 
     #[test]

@@ -233,6 +233,9 @@ pub enum Output {
     },
     /// No answer to this query is awaited any more.
     Forget(QueryId),
+    /// The same, but a server that has said nothing yet may only be slow: what it still answers is reported, and not kept in place of what
+    /// another has said.
+    Late(QueryId),
     /// Open a connection to `to` with a socket of `domain` (a v4 destination from a V6 socket goes v4-mapped).
     Connect {
         /// Its id.

@@ -49,6 +49,8 @@ pub struct Supervisor {
     pending: BTreeMap<u64, Pending>,
     attempts: BTreeMap<u64, Attempt>,
     replies: BTreeMap<u64, Reply>,
+    /// Queries of which an answer is kept: what comes late is not.
+    late: BTreeSet<u64>,
     known: BTreeSet<IpAddr>,
     next: u64,
     /// Where attempts went and what programs were told, to see whether their hints allow it.
@@ -64,8 +66,18 @@ impl Supervisor {
             [Input::Servers(world.servers.len() as u32), Input::Network { id: NetworkId(1), v4, v6, v4_first: false }];
         inputs.into_iter().for_each(|input| connector.handle_input(Instant::ZERO, input));
         let (app, next) = ("program".into(), 0);
-        let (pending, attempts, replies) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { connector, app, pending, attempts, replies, known: BTreeSet::new(), next, touched: BTreeSet::new() }
+        let (pending, attempts, replies, late) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Self {
+            connector,
+            app,
+            pending,
+            attempts,
+            replies,
+            late,
+            known: BTreeSet::new(),
+            next,
+            touched: BTreeSet::new(),
+        }
     }
 
     pub fn deadline(&self) -> Option<Instant> {
@@ -110,7 +122,8 @@ impl Supervisor {
                     Reply::NxDomain => LookupResult::NxDomain(TTL),
                     Reply::Fails => LookupResult::Refused,
                 };
-                if reply != Reply::Fails || !self.replies.contains_key(&query) {
+                let is_kept = reply != Reply::Fails || !self.replies.contains_key(&query);
+                if is_kept && !self.late.contains(&query) {
                     self.replies.insert(query, reply);
                 }
                 self.connector.handle_input(sim.now, Input::Replied(QueryId(query), server));
@@ -185,6 +198,7 @@ impl Supervisor {
                         sim.after(after, Event::Lookup(id, server, reply));
                     }
                 }
+                Output::Late(QueryId(id)) => _ = self.late.insert(id),
                 Output::Forget(QueryId(id)) => sim.cancel(|e| matches!(e, Event::Lookup(q, ..) if *q == id)),
                 Output::Connect { id, to, domain } => {
                     self.touched.insert(to.ip());

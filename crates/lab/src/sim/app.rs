@@ -217,7 +217,7 @@ impl AppHost {
                     self.queries.push(now);
                     self.stack.ask(id.0, &name, record, server as usize);
                 }
-                Output::Forget(id) => self.stack.forget(id.0),
+                Output::Forget(id) | Output::Late(id) => self.stack.forget(id.0),
                 Output::Connect { id, to, .. } => {
                     self.began.insert(id.0, now);
                     for pending in self.pending.values_mut().filter(|p| p.first_attempt.is_none()) {

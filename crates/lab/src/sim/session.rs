@@ -335,7 +335,7 @@ impl Session {
         while let Some(output) = connector.poll_output() {
             match &output {
                 Output::Query { id, name, record, server } => self.stack.ask(id.0, name, *record, *server as usize),
-                Output::Forget(id) => self.stack.forget(id.0),
+                Output::Forget(id) | Output::Late(id) => self.stack.forget(id.0),
                 Output::Connect { id, to, .. } => {
                     self.targets.insert(*id, to.ip());
                     self.began.insert(id.0, self.stack.now());

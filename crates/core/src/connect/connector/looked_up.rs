@@ -31,7 +31,8 @@ impl Connector {
         let has_no = no.is_some();
         let Some(open) = self.lookups.close(now, query) else { return };
         let result = if has_no || result.is_none() { open.no() } else { result };
-        self.outputs.push_back(Output::Forget(query));
+        let is_late = self.lookups.servers.is_probed_by(query);
+        self.outputs.push_back(if is_late { Output::Late(query) } else { Output::Forget(query) });
         // Said of the network before: better than nothing for a program that waits, and not to be remembered on this one.
         let of_here = self.lookups.is_of_here(query);
         if !of_here && self.lookups.is_open(&open.question) {

@@ -394,7 +394,7 @@ impl Machine for Connector {
             Input::Launched { account, app } => self.launched(now, account, &app, None),
             Input::Spoilt(attempt, how, ago) => self.spoilt(now, attempt, how, ago),
             Input::Servers(servers) => {
-                self.lookups.servers.are(servers);
+                self.servers_are(servers);
                 self.lookups.wait(self.patience);
             }
             Input::Patience(patience) => {

@@ -75,8 +75,7 @@ impl Connector {
             self.network = id;
             self.path.move_to(id);
             self.lookups.move_on();
-            let servers = self.lookups.servers.count();
-            self.lookups.servers.are(servers);
+            self.servers_are(self.lookups.servers.count());
             self.first_attempt_here = self.next_attempt;
             self.caches.values_mut().for_each(Cache::clear);
             self.asks.forget();

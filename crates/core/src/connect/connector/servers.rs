@@ -8,6 +8,12 @@ use crate::time::Instant;
 use std::sync::Arc;
 
 impl Connector {
+    /// There are so many servers now.
+    pub(super) fn servers_are(&mut self, count: u32) {
+        let given_up = self.lookups.servers.are(count);
+        self.outputs.extend(given_up.into_iter().map(Output::Forget));
+    }
+
     /// Sends the query for `question` to `server`, and asks a silent one beside it if it is time to.
     pub(super) fn send(&mut self, now: Instant, account: u32, id: QueryId, question: &Question, server: u32) {
         let query = |id, server| {

@@ -46,6 +46,30 @@ fn a_dead_first_server_costs_one_lookup_what_is_usual_and_the_next_ones_nothing(
 }
 
 #[test]
+fn the_late_answer_of_a_slow_first_server_brings_it_back_and_is_not_what_was_said() {
+    let mut s = dead_first();
+    assert_eq!(look_up(&mut s, "1.example"), (376 + 10, vec![0, 1]));
+    let late = |s: &Story| s.outputs.iter().find_map(|(_, o)| if let Output::Late(id) = o { Some(*id) } else { None });
+    let id = late(&s).expect("the first is still awaited");
+    assert!(!s.outputs.iter().any(|(_, o)| *o == Output::Forget(id)));
+    s.dead.clear();
+    s.pass(300);
+    s.input(Input::Replied(id, 0));
+    s.input(Input::Lookup(id, LookupResult::NoData(Duration::from_secs(60))));
+    assert_eq!(look_up(&mut s, "1.example"), (0, vec![]), "what the second said is kept");
+    assert_eq!(look_up(&mut s, "2.example"), (10, vec![0]));
+
+    let mut s = dead_first();
+    look_up(&mut s, "1.example");
+    let id = late(&s).unwrap();
+    s.input(Input::Servers(2));
+    assert!(
+        s.outputs.iter().any(|(_, o)| *o == Output::Forget(id)),
+        "nothing is awaited from servers that are no more"
+    );
+}
+
+#[test]
 fn what_a_later_server_says_there_is_not_waits_for_the_first_that_is_only_slow() {
     // Names of a private network are unknown to the world's servers.
     let mut s = Story::of("adaptive").dns("a.example", V4, says(600, &[v4(1)]));

@@ -235,6 +235,7 @@ impl Accelerator {
                 Output::Pass(request, _) | Output::Begin { request, .. } => self.end(request, Ended::NotRun),
                 // Said to programs that ask for names or hold attempts, of which there are none here.
                 Output::Forget(_)
+                | Output::Late(_)
                 | Output::Watch(_)
                 | Output::Answer(..)
                 | Output::Answered(..)

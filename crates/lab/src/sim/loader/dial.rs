@@ -288,7 +288,7 @@ impl Dialler {
         while let Some(output) = self.connector.poll_output() {
             match output {
                 Output::Query { id, name, record, server } => stack.ask(id.0, &name, record, server as usize),
-                Output::Forget(id) => stack.forget(id.0),
+                Output::Forget(id) | Output::Late(id) => stack.forget(id.0),
                 Output::Connect { id, to, .. } => {
                     self.targets.insert(id, to.ip());
                     self.began.insert(id.0, stack.now());
