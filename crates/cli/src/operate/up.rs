@@ -186,9 +186,9 @@ pub(super) fn bring_up(settings: Settings, foreground: bool, with_page: bool, fo
             page.iter().for_each(|page| say!("page: {}", page.url));
         }
     };
+    let mut told_later = None;
     if foreground {
-        tell(std::process::id());
-        readiness::ready();
+        told_later = Some(tell);
     } else {
         let detached = fork::detach_after(tell).and_then(|()| fork::cut_loose(c"headstart-up"));
         if let Err(why) = detached {
@@ -197,7 +197,13 @@ pub(super) fn bring_up(settings: Settings, foreground: bool, with_page: bool, fo
             return Err(anyhow::Error::from(why).context("cannot start the daemon in the background"));
         }
     }
-    let report = daemon.serve(|problem| complain!("headstart: {problem}")).map_err(explained)?;
+    let up = || {
+        if let Some(tell) = told_later {
+            tell(std::process::id());
+            readiness::ready();
+        }
+    };
+    let report = daemon.serve(up, |problem| complain!("headstart: {problem}")).map_err(explained)?;
     let (words, code) = undone(&Undoing::from(&report));
     complain!("headstart: down: {words}");
     Ok(if code == exit::DEGRADED { exit::OK } else { code })

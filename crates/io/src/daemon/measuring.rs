@@ -23,6 +23,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 
 /// How long what programs said last may stand still on its way when the daemon ends.
@@ -189,7 +190,7 @@ impl Measuring {
         self.wish.telemetry.as_ref().map(|wanted| wanted.folder.as_path())
     }
 
-    /// Begins, in a thread: to be called in the process that stays. The audience can ask what is measured.
+    /// Begins, in a thread: to be called in the process that stays. From then on the audience can ask what is measured.
     pub fn start(&mut self, audience: Audience) -> io::Result<()> {
         let (Some((by, mut lines)), Some(far)) = (self.parts.take(), self.far.take()) else { return Ok(()) };
         // A socket for each connection of all programs.
@@ -200,6 +201,7 @@ impl Measuring {
         let mut telemetry = self.wish.telemetry.as_ref().and_then(|wanted| Telemetry::open(wanted).ok());
         let mut seed = [0; 8];
         rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())?;
+        let (up, is_up) = mpsc::channel();
         let work = move || {
             let sink: Sink = Box::new(move |seen| {
                 if let Some(telemetry) = &mut telemetry {
@@ -211,7 +213,7 @@ impl Measuring {
             });
             let device = match by {
                 By::Forwarder(device) => device,
-                By::Kernel(programs) => return watch(programs, sink, audience, &far),
+                By::Kernel(programs) => return watch(programs, sink, audience, &far, &up),
             };
             let settings = Forwarding { seed: u64::from_ne_bytes(seed), ..Forwarding::default() };
             let mut worker = Worker::new(device, settings, Clock::new(), sink).map_err(|e| e.to_string())?;
@@ -223,10 +225,11 @@ impl Measuring {
                 worker.sleep_at_once();
             }
             worker.tell_who_asks(audience).map_err(|e| e.to_string())?;
+            let _ = up.send(());
             worker.run(&far, PATIENCE).map_err(|e| e.to_string())
         };
         self.thread = Some(std::thread::Builder::new().name("forwarder".into()).spawn(work)?);
-        Ok(())
+        is_up.recv().map_err(|_| io::Error::other(self.ended()))
     }
 
     /// Why the thread has ended without a request.
@@ -266,9 +269,10 @@ impl Measuring {
 }
 
 /// Reads what programs in the kernel tell until `end` can be read.
-fn watch(programs: Programs, sink: Sink, audience: Audience, end: &UnixStream) -> Result<(), String> {
+fn watch(programs: Programs, sink: Sink, audience: Audience, end: &UnixStream, up: &Sender<()>) -> Result<(), String> {
     let mut watcher = Watcher::new(programs, Clock::new(), sink).map_err(|e| e.to_string())?;
     watcher.tell_who_asks(audience).map_err(|e| e.to_string())?;
+    let _ = up.send(());
     watcher.run(end).map_err(|e| e.to_string())
 }
 

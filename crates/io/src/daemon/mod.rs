@@ -262,10 +262,10 @@ impl Daemon {
         }
     }
 
-    /// Serves until a signal or an authorised client stops it, or until it cannot go on; then undoes everything. `say`
-    /// is called with problems. The caller has blocked the signals (see [`signal::ending`]) before it began.
-    pub fn serve(mut self, say: impl FnMut(&str)) -> Result<Report, DaemonError> {
-        let ended = self.attend_all(say);
+    /// Serves until a signal or an authorised client stops it, or until it cannot go on; then undoes everything. `up` is called
+    /// when it serves, `say` with problems. The caller has blocked the signals (see [`signal::ending`]) before it began.
+    pub fn serve(mut self, up: impl FnOnce(), say: impl FnMut(&str)) -> Result<Report, DaemonError> {
+        let ended = self.attend_all(up, say);
         let report = self.end();
         if let (Ok(Some(client)), Ok(report)) = (&ended, &report) {
             door::answer(client, Answer::Down(Undoing::from(report)));
@@ -288,7 +288,7 @@ impl Daemon {
     }
 
     /// Serves until the end is wanted: by which client, if not by a signal.
-    fn attend_all(&mut self, say: impl FnMut(&str)) -> io::Result<Option<OwnedFd>> {
+    fn attend_all(&mut self, up: impl FnOnce(), say: impl FnMut(&str)) -> io::Result<Option<OwnedFd>> {
         // Here, in the process that reads it: a descriptor of signals belongs to the process that listens to it.
         let stop = signal::ending()?;
         self.lock.note_holder();
@@ -305,12 +305,15 @@ impl Daemon {
         if let Some(measuring) = &mut self.measuring {
             // A tunnel opens sockets as links come and go.
             if measuring.is_in_kernel() && self.steering.is_none() {
-                rights::keep_what_is_needed(self.folders.iter().map(PathBuf::as_path).chain(measuring.folder()))?;
+                let folders = self.folders.iter().map(PathBuf::as_path).chain(measuring.folder());
+                let kept = rights::keep_what_is_needed(folders);
+                kept.map_err(|e| io::Error::new(e.kind(), format!("giving up rights that are not needed: {e}")))?;
             }
             measuring.start(Audience::Host { group: self.door.group() })?;
             poll.add(&*measuring, MEASURING, Interest::HangUp)?;
         }
         let rounds = Rounds::new(self.clock.now(), self.every);
+        up();
         driver::serve(&mut Attendance { daemon: self, poll, lookout: Lookout::default(), rounds, say })
     }
 
