@@ -1,3 +1,5 @@
+//! Quick days and quick measurements through the forwarder: what they show, and that they repeat.
+
 use super::*;
 use crate::experiment::app_session::{AT_ONCE, HITS};
 
