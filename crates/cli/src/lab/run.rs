@@ -30,7 +30,7 @@ pub struct Args {
     #[arg(long = "condition", value_name = "NAME")]
     conditions: Vec<String>,
     /// Pages to load instead of the built-in ones: a page specification file, or a folder with `specs.jsonl` (page-load,
-    /// steer-pages, together, app-session).
+    /// steer-pages, together, app-session, phone-day).
     #[arg(long, value_name = "DIR|FILE")]
     pages: Option<PathBuf>,
     /// Folder for the results [default: headstart-results/NAME].

@@ -11,4 +11,4 @@ pub mod message;
 mod record;
 mod session;
 
-pub use session::{EngineError, serve};
+pub use session::{EngineError, racing, serve};

@@ -191,7 +191,8 @@ fn interface(descriptors: &[OwnedFd]) -> Result<Tun, String> {
     Tun::of_descriptor(descriptor.as_raw_fd()).map_err(|why| why.to_string())
 }
 
-fn racing(settings: &Settings) -> Result<connect::Settings, String> {
+/// How connections are raced that an app wants raced.
+pub fn racing(settings: &Settings) -> Result<connect::Settings, String> {
     let entry = match &settings.race {
         Some(name) => race::find(name).map_err(|why| why.to_string())?,
         None => race::find(race::DEFAULT).map_err(|why| why.to_string())?,

@@ -75,6 +75,20 @@ fn site(n: usize, a: Record, aaaa: Record, v4: (Duration, Fate), v6: (Duration, 
     }
 }
 
+/// All sites of these worlds behind each other in one, under other names and addresses, over the link of the first.
+///
+/// # Panics
+///
+/// If there are more than [`MAX_SITES`].
+pub fn join(seed: u64, worlds: Vec<World>) -> World {
+    let link = worlds.first().map(|world| world.link.clone()).unwrap_or_default();
+    let sites = worlds.iter().flat_map(|world| &world.sites).enumerate().map(|(n, s)| {
+        let at = |host: &Host| (host.extra_rtt, host.fate);
+        site(n, s.a, s.aaaa, at(&s.v4[0]), at(&s.v6[0]))
+    });
+    World::new(link, seed, sites.collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,6 +20,7 @@ pub mod measure;
 mod newcomer_host;
 mod outcome;
 pub mod page_load;
+mod phone_day;
 pub mod pool_safety;
 pub mod realtime_tail;
 pub mod shim_cost;
@@ -79,13 +80,14 @@ pub const ALL: &[Entry] = &[
     steer::throughput::ENTRY,
     together::ENTRY,
     device_day::ENTRY,
+    phone_day::ENTRY,
     interposition::ENTRY,
     emulator::ENTRY,
     shim_cost::ENTRY,
 ];
 
 /// The experiments that load pages, which may be other ones than the built-in.
-pub const LOADS_PAGES: [&str; 4] = ["page-load", "steer-pages", "together", "app-session"];
+pub const LOADS_PAGES: [&str; 5] = ["page-load", "steer-pages", "together", "app-session", "phone-day"];
 
 /// An experiment as the registry knows it.
 ///

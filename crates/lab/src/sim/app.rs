@@ -1,15 +1,16 @@
-//! A host with an app that is launched again and again: many names at once, each looked up and connected to when the app
+//! A host with apps that are launched again and again: many names at once, each looked up and connected to when the app
 //! wants it, whether the last is done or not. Below it the very `Connector` that the supervisor runs.
 //!
 //! Each connection is wanted as any program wants one: getaddrinfo, then a blocking connect to the first address of the
 //! list, on failure to the next. What is not modelled is what is not in [`super`]; servers close no connection here.
 
-use super::stack::{Event, Stack};
+use super::behind::Behind;
+use super::stack::{Event, Stack, Traffic};
 use crate::world::{Site, World};
 use headstart_core::connect::{self, Claim, Connector, Input, Output, RequestId, Resolve, Resolved, Tally, Want};
 use headstart_core::connect::{AttemptId, AttemptResult, QueryId};
 use headstart_core::machine::Machine;
-use headstart_core::path::Family;
+use headstart_core::path::{Family, NetworkId};
 use headstart_core::time::{Duration, Instant};
 use headstart_link::ParseError;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -77,6 +78,8 @@ pub struct AppHost {
     stack: Stack,
     sites: Vec<Site>,
     connector: Connector,
+    /// What is between its programs and the network, on a phone.
+    engine: Option<Behind>,
     app: connect::AppId,
     account: u32,
     next_request: u64,
@@ -84,10 +87,13 @@ pub struct AppHost {
     began: HashMap<u64, Instant>,
     pending: BTreeMap<RequestId, Pending>,
     queries: Vec<Instant>,
+    /// Of the networks before this one.
+    before: Traffic,
+    wakeups: u64,
 }
 
 impl AppHost {
-    /// A host on which the app was never launched.
+    /// A host on which no app was ever launched.
     pub fn new(world: &World, settings: connect::Settings) -> Result<Self, ParseError> {
         let servers = u32::try_from(world.resolvers.len()).unwrap_or(u32::MAX);
         let mut connector = Connector::new(settings);
@@ -96,22 +102,55 @@ impl AppHost {
             stack: Stack::new(world)?,
             sites: world.sites.clone(),
             connector,
-            app: "app".into(),
+            engine: None,
+            app: "".into(),
             account: 0,
             next_request: 0,
             next_own: OWN_SOCKETS,
             began: HashMap::new(),
             pending: BTreeMap::new(),
             queries: Vec::new(),
+            before: Traffic::default(),
+            wakeups: 0,
         })
     }
 
-    /// Launches the app, grants its wishes (in order of time), and ends it `stays` after its launch.
+    /// The same host with an engine of these settings between its apps and the network.
+    #[must_use]
+    pub fn behind(self, engine: connect::Settings) -> Self {
+        Self { engine: Some(Behind::new(engine)), ..self }
+    }
+
+    /// The host goes to another network, with routes for both families: `world` has the same sites behind another link.
+    pub fn move_to(&mut self, place: u8, world: &World) -> Result<(), ParseError> {
+        self.before = self.traffic();
+        self.stack = Stack::new(world)?.starting(self.stack.now());
+        self.sites.clone_from(&world.sites);
+        let here = || Input::Network { id: NetworkId(place.into()), v4: true, v6: true, v4_first: false };
+        if let Some(engine) = &mut self.engine {
+            engine.moved(&mut self.stack, here());
+        }
+        self.input(here(), &mut []);
+        Ok(())
+    }
+
+    /// What was sent and received so far.
+    pub fn traffic(&self) -> Traffic {
+        self.before + self.stack.traffic()
+    }
+
+    /// Times that connectors woke up by themselves, calls and answers apart.
+    pub fn wakeups(&self) -> u64 {
+        self.wakeups + self.engine.as_ref().map_or(0, |engine| engine.wakeups)
+    }
+
+    /// Launches this app, grants its wishes (in order of time), and ends it `stays` after its launch.
     ///
     /// # Panics
     ///
     /// If a wish is for a site that the world does not have.
-    pub fn launch(&mut self, wishes: &[Wish], stays: Duration) -> Launch {
+    pub fn launch(&mut self, app: &str, wishes: &[Wish], stays: Duration) -> Launch {
+        self.app = app.into();
         let (began, before) = (self.stack.now(), self.connector.tally());
         self.account += 1;
         self.queries.clear();
@@ -170,10 +209,20 @@ impl AppHost {
 
     /// One event of the network or one deadline of the connector, at most until `until`.
     fn turn(&mut self, until: Instant, granted: &mut [Option<Granted>]) {
-        let deadline = self.connector.poll_timeout().map(|d| d.at.max(self.stack.now()));
-        let wake = deadline.filter(|at| *at <= until);
         let before = self.stack.now();
-        let event = self.stack.step(wake.unwrap_or(until));
+        let own = self.connector.poll_timeout().map(|d| d.at.max(before));
+        let engines = self.engine.as_ref().and_then(Behind::deadline).map(|d| d.at.max(before));
+        let wake = own.into_iter().chain(engines).min().filter(|at| *at <= until);
+        let ended = self.engine.as_mut().and_then(Behind::ended);
+        let mut event = ended.or_else(|| self.stack.step(wake.unwrap_or(until)));
+        if let Some(engine) = &mut self.engine
+            && let Some(happened) = event.take()
+        {
+            event = engine.hears(&mut self.stack, happened);
+            if event.is_none() {
+                return;
+            }
+        }
         let now = self.stack.now();
         match event {
             Some(Event::Answer { query, result }) => self.input(Input::Lookup(QueryId(query), result), granted),
@@ -197,7 +246,10 @@ impl AppHost {
                 self.carry_out(granted);
             }
             None if wake.is_some_and(|at| now >= at) => {
-                self.connector.handle_timeout(now);
+                if let Some(engine) = &mut self.engine {
+                    engine.timeout(&mut self.stack);
+                }
+                self.wakeups += u64::from(self.connector.wake(now).is_some());
                 self.carry_out(granted);
             }
             None => assert!(now > before || now >= until, "nothing is to come, and yet somebody waits at {now:?}"),
@@ -215,6 +267,9 @@ impl AppHost {
             match output {
                 Output::Query { id, name, record, server } => {
                     self.queries.push(now);
+                    if let Some(engine) = &mut self.engine {
+                        engine.asks(id.0, &self.app, &name, record);
+                    }
                     self.stack.ask(id.0, &name, record, server as usize);
                 }
                 Output::Forget(id) | Output::Late(id) => self.stack.forget(id.0),
@@ -226,9 +281,12 @@ impl AppHost {
                             pending.first_attempt = Some(now);
                         }
                     }
-                    self.stack.connect(id.0, to.ip());
+                    self.begin(id.0, to);
                 }
-                Output::Close(id) => self.stack.close(id.0),
+                Output::Close(id) => match &mut self.engine {
+                    Some(engine) => engine.close(&mut self.stack, id.0),
+                    None => self.stack.close(id.0),
+                },
                 Output::Answer(request, resolved) => {
                     let Some(pending) = self.pending.get_mut(&request) else { continue };
                     pending.answered = Some(now);
@@ -282,7 +340,15 @@ impl AppHost {
         self.next_own += 1;
         let (socket, to, left) = (self.next_own, *to, std::mem::take(left));
         pending.stage = Stage::Alone { socket, left };
-        self.stack.connect(socket, to);
+        self.begin(socket, SocketAddr::new(to, PORT));
+    }
+
+    /// A connection of this host begins, behind the engine if there is one.
+    fn begin(&mut self, socket: u64, to: SocketAddr) {
+        match &mut self.engine {
+            Some(engine) => engine.connect(&mut self.stack, &self.app, socket, to),
+            None => self.stack.connect(socket, to.ip()),
+        }
     }
 
     fn grant(&mut self, request: RequestId, connected: bool, granted: &mut [Option<Granted>]) {

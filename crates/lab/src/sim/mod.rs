@@ -9,6 +9,7 @@
 //! domains. `netns` measures those.
 
 mod app;
+mod behind;
 pub mod calls;
 mod channels;
 mod company;
@@ -28,6 +29,7 @@ pub mod tcp;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod tunnel;
 
 pub use app::{AppHost, Granted, Launch, Wish};
 pub(crate) use channels::mean_rate;
@@ -37,6 +39,7 @@ pub use loader::{Arm as BrowserArm, Browser, Load, Parts, Timing};
 pub use oracle::faster;
 pub use session::{Session, Spent, Visit};
 pub use stack::{RADIO_SLEEPS, Traffic};
+pub use tunnel::Tunnel;
 
 use headstart_core::connect::cache::Lifetime;
 use headstart_core::connect::race;

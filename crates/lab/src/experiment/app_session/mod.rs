@@ -3,7 +3,7 @@
 //! Names and times are drawn around the patterns of pages (`apps`); every arm has the same apps, launches and networks.
 //! In virtual time, since it is decisions that are measured: what is looked up and opened ahead, and what of it is used.
 
-mod apps;
+pub(super) mod apps;
 mod rows;
 
 use super::{Claims, Condition as About, Context, Entry, Outcome, Speeds};
@@ -14,6 +14,8 @@ use headstart_core::connect::cache::Lifetime;
 use headstart_core::connect::{Ahead, Settings, race};
 use headstart_core::time::Duration;
 use std::path::Path;
+
+pub(super) use rows::{AT_ONCE, HITS, METRICS, share};
 
 /// The experiment.
 pub const ENTRY: Entry = Entry {
@@ -125,14 +127,14 @@ fn play(arm: &Arm, apps: &[apps::App]) -> anyhow::Result<Played> {
         let mut host = AppHost::new(&app.world, settings)?;
         for (n, (pause, wishes)) in app.launches.iter().enumerate() {
             host.idle(*pause);
-            launches.push((n, host.launch(wishes, apps::STAYS)));
+            launches.push((n, host.launch("app", wishes, apps::STAYS)));
         }
     }
     Ok(Played { arm: arm.name, launches })
 }
 
 /// So many pages of different sites, of a file of page specs or of a folder with `specs.jsonl`.
-fn measured(path: &Path, count: usize, seed: u64) -> anyhow::Result<Vec<Page>> {
+pub(super) fn measured(path: &Path, count: usize, seed: u64) -> anyhow::Result<Vec<Page>> {
     let file = if path.is_dir() { path.join("specs.jsonl") } else { path.to_owned() };
     let (mut pages, broken) = spec::read(&file)?;
     let broken = broken.len();

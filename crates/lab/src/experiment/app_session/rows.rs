@@ -32,16 +32,17 @@ fn mean(launch: &Launch, of: impl Fn(&Granted) -> f64) -> Option<f64> {
     (!connected.is_empty()).then(|| connected.iter().sum::<f64>() / connected.len() as f64)
 }
 
-fn share(launches: &[&Launch], of: impl Fn(&Granted) -> bool) -> f64 {
+/// Of all connections wanted, those of which this is so, in percent.
+pub fn share(launches: &[&Launch], of: impl Fn(&Granted) -> bool) -> f64 {
     let all = || launches.iter().flat_map(|l| &l.granted);
     percent(all().filter(|g| of(g)).count(), all().count())
 }
 
 /// A metric with its value of a launch.
-type Metric = (&'static str, &'static str, Option<(&'static str, &'static str)>, fn(&Launch) -> Option<f64>);
+pub type Metric = (&'static str, &'static str, Option<(&'static str, &'static str)>, fn(&Launch) -> Option<f64>);
 
 /// What is compared launch by launch, with the claim and the case that it serves.
-const METRICS: &[Metric] = &[
+pub const METRICS: &[Metric] = &[
     ("DNS traffic", "queries", Some(("P1.4", "most")), |l| Some(l.queries.len() as f64)),
     ("DNS traffic after the start", "queries", None, |l| {
         Some(l.queries.iter().filter(|at| **at > START).count() as f64)

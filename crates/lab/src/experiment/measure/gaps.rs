@@ -32,14 +32,14 @@ pub const ENTRY: Entry = Entry {
 /// What a probe is asked for.
 pub const WORKLOAD: &str = "gaps";
 /// Between two messages (paper 3, section 3.6), and their length.
-const INTERVAL: Duration = Duration::from_millis(20);
-const MESSAGE: usize = 1300;
+pub(in crate::experiment) const INTERVAL: Duration = Duration::from_millis(20);
+pub(in crate::experiment) const MESSAGE: usize = 1300;
 /// A packet of a call: 20 ms of 64 kbit/s.
-const VOICE: usize = 160;
+pub(in crate::experiment) const VOICE: usize = 160;
 /// A gap longer than this is a packet late: half an interval more than there should be.
-const LATE_MS: f64 = 30.0;
+pub(in crate::experiment) const LATE_MS: f64 = 30.0;
 /// The paper's network: a campus behind LTE.
-const LINK: &str = "rate=30mbit,delay=20ms";
+pub(in crate::experiment) const LINK: &str = "rate=30mbit,delay=20ms";
 const PEER: &str = "198.19.0.43";
 /// How long a peer waits for a program: long for any machine.
 const PATIENCE: Duration = Duration::from_secs(30);

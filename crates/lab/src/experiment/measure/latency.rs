@@ -29,7 +29,10 @@ pub const ENTRY: Entry = Entry {
 /// What a probe is asked for.
 pub const WORKLOAD: &str = "latency";
 /// Bytes of a request and of its answer: "a few bytes, less than 100".
-const REQUEST: usize = 64;
+pub(in crate::experiment) const REQUEST: usize = 64;
+/// 17 ms and 45 ms round trip: the paper's baselines for requests over a connection, and for connect().
+pub(in crate::experiment) const SPEEDTEST: &str = "rate=50mbit,delay=8500us";
+pub(in crate::experiment) const SPEEDCHECK: &str = "rate=50mbit,delay=22500us";
 /// The condition without a link.
 const WIRE: &str = "wire";
 /// What the issue asks for where programs in the kernel measure, in microseconds: on top of connecting, and of a request and its answer.
@@ -89,12 +92,8 @@ pub fn world(link: &str, addr: &str, seed: u64) -> World {
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
     for (name, link, about) in [
-        (
-            "speedtest",
-            Some("rate=50mbit,delay=8500us"),
-            "17 ms round trip: the paper's baseline for requests over a connection.",
-        ),
-        ("speedcheck", Some("rate=50mbit,delay=22500us"), "45 ms round trip: the paper's baseline for connect()."),
+        ("speedtest", Some(SPEEDTEST), "17 ms round trip: the paper's baseline for requests over a connection."),
+        ("speedcheck", Some(SPEEDCHECK), "45 ms round trip: the paper's baseline for connect()."),
         (WIRE, None, "Two namespaces and a veth pair: the time of the forwarder itself."),
     ] {
         if !cx.wants(name) {
