@@ -139,6 +139,11 @@ impl AppHost {
         self.before + self.stack.traffic()
     }
 
+    /// Connections that connectors have opened, and that no app has got.
+    pub fn unused(&self) -> u64 {
+        self.connector.tally().unused + self.engine.as_ref().map_or(0, Behind::unused)
+    }
+
     /// Times that connectors woke up by themselves, calls and answers apart.
     pub fn wakeups(&self) -> u64 {
         self.wakeups + self.engine.as_ref().map_or(0, |engine| engine.wakeups)

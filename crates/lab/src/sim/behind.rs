@@ -11,11 +11,10 @@ use headstart_core::connect::{
 };
 use headstart_core::machine::{Deadline, Machine};
 use headstart_core::path::Family;
+use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::record::RecordType;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
-
-use headstart_core::time::{Duration, Instant};
 
 /// Sockets of the engine, apart from those of connectors and of apps.
 const SOCKETS: u64 = 1 << 62;
@@ -61,6 +60,11 @@ impl Behind {
             self.wakeups += 1;
             self.drain(stack);
         }
+    }
+
+    /// Connections that it has opened, and that no app has got.
+    pub fn unused(&self) -> u64 {
+        self.connector.tally().unused
     }
 
     /// The next thing that an app notices.
@@ -168,6 +172,7 @@ impl Behind {
                     stack.connect(socket, to.ip());
                 }
                 Output::Forget(_)
+                | Output::Late(_)
                 | Output::Watch(_)
                 | Output::Answer(..)
                 | Output::Answered(..)

@@ -60,6 +60,8 @@ const ENGINE: &str = "engine";
 const PAPERS: &str = "simultaneous";
 /// The stack that the paper compares with: what apps do without anything, and behind the engine.
 const BASELINE: &str = "sequential";
+/// What other systems do today (RFC 8305).
+const OTHERS: &str = "happy-eyeballs-v2";
 
 /// Without caches, and nothing ahead.
 const fn plain(name: &'static str, race: &'static str, engine: bool) -> Arm {
@@ -69,7 +71,7 @@ const fn plain(name: &'static str, race: &'static str, engine: bool) -> Arm {
 const NO_CACHE: &[Arm] = &[
     plain(ENGINE, BASELINE, true),
     plain(PAPERS, PAPERS, false),
-    plain("happy-eyeballs-v2", "happy-eyeballs-v2", false),
+    plain(OTHERS, OTHERS, false),
     plain(BASELINE, BASELINE, false),
 ];
 
@@ -78,7 +80,7 @@ const CACHED: &[Arm] = &[
     Arm { lifetime: Lifetime::Ttl, ..plain(ENGINE, BASELINE, true) },
     Arm { lifetime: Lifetime::Ttl, ahead: Ahead::ON, ..plain("headstart", race::DEFAULT, false) },
     Arm { lifetime: Lifetime::Fixed(Duration::from_secs(3600)), ahead: Ahead::ON, ..plain(PAPERS, PAPERS, false) },
-    Arm { lifetime: Lifetime::Ttl, ..plain("happy-eyeballs-v2", "happy-eyeballs-v2", false) },
+    Arm { lifetime: Lifetime::Ttl, ..plain(OTHERS, OTHERS, false) },
     Arm { lifetime: Lifetime::Ttl, ..plain(BASELINE, BASELINE, false) },
 ];
 
@@ -186,7 +188,7 @@ impl Phone {
                 }
             }
         }
-        let (traffic, wakeups, unused) = (host.traffic(), host.wakeups(), host.tally().unused);
+        let (traffic, wakeups, unused) = (host.traffic(), host.wakeups(), host.unused());
         Ok(Lived { arm, launches, traffic, wakeups, unused })
     }
 }

@@ -1,6 +1,6 @@
 //! What the days came to: connection by connection for P1.1 to P1.3, launch by launch for P1.4 to P1.7.
 
-use super::{BASELINE, Lived};
+use super::{BASELINE, Lived, OTHERS};
 use crate::experiment::app_session::{AT_ONCE, HITS, METRICS, share};
 use crate::experiment::target::Target;
 use crate::experiment::{Claims, Outcome, Price, Row, Series, in_ms};
@@ -51,20 +51,30 @@ pub fn add(outcome: &mut Outcome, (kind, name): (&str, &str), lived: &[Lived], c
         for metric in EACH.iter().filter(|_| !cached) {
             let (ours, theirs) = (each(metric, arm, launches), each(metric, BASELINE, base));
             let row = Row::compare(&ours, &theirs, metric.1, Pairing::Paired, outcome.seed)?;
-            beside(outcome, row, metric.2)?;
+            add_row(outcome, row, Some(metric.2))?;
+            outcome.samples.push(ours);
         }
         for (metric, unit, claim, value) in METRICS.iter().filter(|_| cached) {
             let series =
                 |arm: &str, all: &[Launch]| Series::with_failures(name, metric, unit, arm, all.iter().map(value));
             let (ours, theirs) = (series(arm, launches), series(BASELINE, base));
             let row = Row::compare(&ours, &theirs, Statistic::Mean, Pairing::Paired, outcome.seed)?;
-            match claim {
-                Some(claim) => beside(outcome, row, *claim)?,
-                None => outcome.rows.push(row),
-            }
+            add_row(outcome, row, *claim)?;
+            outcome.samples.push(ours);
         }
     }
     Ok(())
+}
+
+/// Adds a row; beside the claim, if it is of an arm that the claim says something of.
+fn add_row(outcome: &mut Outcome, row: Row, claim: Option<(&str, &str)>) -> anyhow::Result<()> {
+    match claim.filter(|_| row.arm != OTHERS) {
+        Some(claim) => beside(outcome, row, claim),
+        None => {
+            outcome.rows.push(row);
+            Ok(())
+        }
+    }
 }
 
 /// What the whole day cost. Paper 1 claims that power draw does not change (section V); what stands for power here are wake-ups and bytes.
