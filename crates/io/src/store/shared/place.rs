@@ -39,7 +39,7 @@ enum Way {
     /// A server, or some nodes of a cluster.
     Servers(Vec<ConnectionInfo>),
     /// The server that one of these says is the master of a name; `like` is how to get into it.
-    Sentinels { sentinels: Vec<ConnectionInfo>, name: String, like: ConnectionInfo },
+    Sentinels { sentinels: Vec<ConnectionInfo>, name: String, like: Box<ConnectionInfo> },
 }
 
 impl fmt::Display for Place {
@@ -164,7 +164,7 @@ impl std::str::FromStr for Place {
                     let port = if has_port { String::new() } else { format!(":{SENTINELS_PORT}") };
                     server(format!("{plain}://{host}{port}"))
                 });
-                let like = options.as_server(server(format!("{plain}://{user}{at}master"))?);
+                let like = Box::new(options.as_server(server(format!("{plain}://{user}{at}master"))?));
                 Way::Sentinels { sentinels: sentinels.collect::<Result<_, _>>()?, name: name.to_owned(), like }
             }
             _ => return Err(none()),

@@ -166,7 +166,7 @@ fn a_node_that_stops_is_said_once_and_silences_no_other() {
     let lost = members[2].paths().len();
     // Accepts, and never answers.
     members[2].redis.signal(rustix::process::Signal::STOP);
-    let answers = || PEERS.into_iter().map(|last| recall(&shared, last)).collect::<Vec<_>>();
+    let answers = || PEERS.map(|last| recall(&shared, last)).collect::<Vec<_>>();
     let gone = |answers: Vec<Recalled>| answers.iter().filter(|recalled| **recalled == Recalled::Gone).count();
     let clock = Clock::new();
     let begun = clock.now();
