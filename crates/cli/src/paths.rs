@@ -30,8 +30,8 @@ pub struct Remember {
     #[arg(long, value_name = "RULE", default_value = start::DEFAULT)]
     start: String,
     /// Where to keep the history of paths: `user` (the user's history), `memory` (not saved), a folder, or a shared server:
-    /// redis://[USER:PASSWORD@]HOST[:PORT], rediss:// (TLS), redis+unix:///PATH or redis+sentinel://HOST[:PORT],…/NAME;
-    /// ?user=NAME, ?password-file=FILE, ?ca=FILE and ?seal-key=FILE may be appended.
+    /// redis://[USER:PASSWORD@]HOST[:PORT] (HOST,HOST: a cluster), rediss:// (TLS), redis+unix:///PATH or
+    /// redis+sentinel://HOST[:PORT],…/NAME; ?user=NAME, ?password-file=FILE, ?ca=FILE and ?seal-key=FILE may be appended.
     #[arg(long, value_name = "STORE", default_value = "user")]
     store: String,
     /// Upper limit in bytes of an initial window from the history [default: the rule's own limit].

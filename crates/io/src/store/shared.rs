@@ -6,16 +6,17 @@
 //! named by keyed digests. Where the site has a key, names are of it and records are sealed for their name, so that a record
 //! written without it is ignored; without one, the key of names is in the store, made by the first server.
 
+mod nodes;
 mod place;
 
 pub use place::Place;
 
 use super::seal::{Digest, Seal};
-use crate::clock::{Clock, wall};
+use crate::clock::wall;
 use headstart_core::cwnd::history::{Record, Secret};
 use headstart_core::path::NetworkId;
 use headstart_core::time::{Duration, Instant};
-use redis::{Connection, RedisResult};
+use nodes::{Nodes, Source};
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -23,10 +24,6 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// Before a store that does not answer is tried again; doubled after each failure.
-const BETWEEN_TRIES: Duration = Duration::from_secs(1);
-/// The longest of these waits.
-const LONGEST_BETWEEN: Duration = Duration::from_secs(30);
 /// Requests and records in the queue; more are dropped.
 const QUEUE: usize = 1024;
 /// How far the clocks of two hosts may differ when the age of a record is calculated.
@@ -35,6 +32,8 @@ const SKEW: Duration = Duration::from_secs(60);
 const LEASE: Duration = Duration::from_secs(60);
 /// The lease before a peer has proved its address: another host may pretend to be it.
 const SHORT_LEASE: Duration = Duration::from_secs(5);
+/// What has the key of names, where the site has none.
+const SECRET: &str = "headstart:paths:secret";
 /// The record of KEYS[1], and whether this process holds its lease now.
 const RECALL: &str = "local r = redis.call('GET', KEYS[1]) if not r then return false end \
     if redis.call('SET', KEYS[2], ARGV[1], 'NX', 'PX', ARGV[2]) then return {r, 1} end return {r, 0}";
@@ -81,15 +80,15 @@ impl Shared {
     pub fn at(place: Place, network: NetworkId) -> io::Result<Self> {
         let (jobs, queue) = sync_channel(QUEUE);
         let notes = Arc::new(Mutex::new(Vec::new()));
+        let mut own = [0; 16];
+        rustix::rand::getrandom(&mut own, rustix::rand::GetRandomFlags::empty())?;
         let speaker = Speaker {
-            place,
+            seal: place.seal(),
+            nodes: Nodes::new(place, Arc::clone(&notes)),
             network,
-            clock: Clock::new(),
-            notes: Arc::clone(&notes),
-            open: None,
-            silent_until: Instant::ZERO,
-            between: BETWEEN_TRIES,
-            reported: false,
+            secret: None,
+            own,
+            name: own.iter().map(|byte| format!("{byte:02x}")).collect(),
         };
         std::thread::Builder::new().name("shared paths".into()).spawn(move || speaker.run(&queue))?;
         Ok(Self { jobs, notes })
@@ -129,25 +128,16 @@ impl Shared {
     }
 }
 
-/// An open connection.
-struct Open {
-    connection: Connection,
-    secret: Secret,
-    seal: Option<Seal>,
+struct Speaker {
+    nodes: Nodes,
+    network: NetworkId,
+    seal: Option<(Seal, Secret)>,
+    /// The key of names that is in the store, and from where.
+    secret: Option<(Secret, Source)>,
+    /// What we offer as this key.
+    own: [u8; 16],
     /// Which server we are.
     name: String,
-}
-
-struct Speaker {
-    place: Place,
-    network: NetworkId,
-    clock: Clock,
-    notes: Arc<Mutex<Vec<String>>>,
-    open: Option<Open>,
-    /// Until then it is left alone.
-    silent_until: Instant,
-    between: Duration,
-    reported: bool,
 }
 
 impl Speaker {
@@ -155,113 +145,80 @@ impl Speaker {
         while let Ok(job) = queue.recv() {
             let recalled = self.carry_out(&job);
             if let Job::Recall { answer, .. } = job {
-                answer(recalled);
+                answer(recalled.unwrap_or(Recalled::Gone));
             }
         }
-    }
-
-    fn carry_out(&mut self, job: &Job) -> Recalled {
-        if self.open.is_none() && self.clock.now() < self.silent_until {
-            return Recalled::Gone;
-        }
-        match self.ready().and_then(|(open, network)| open.carry_out(job, network)) {
-            Ok(recalled) => {
-                (self.reported, self.between) = (false, BETWEEN_TRIES);
-                recalled
-            }
-            Err(why) => {
-                self.fail(&why);
-                Recalled::Gone
-            }
-        }
-    }
-
-    /// The connection, opened if need be.
-    fn ready(&mut self) -> RedisResult<(&mut Open, NetworkId)> {
-        let open = match self.open.take() {
-            Some(open) => open,
-            None => Open::connect(&self.place)?,
-        };
-        Ok((self.open.insert(open), self.network))
-    }
-
-    fn fail(&mut self, why: &redis::RedisError) {
-        self.open = None;
-        self.silent_until = self.clock.now() + self.between;
-        self.between = (self.between * 2).min(LONGEST_BETWEEN);
-        // Once for each time that it goes.
-        if !std::mem::replace(&mut self.reported, true) {
-            let note =
-                format!("paths: the shared store {} is unavailable ({why}): connections start as usual", self.place);
-            self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(note);
-        }
-    }
-}
-
-impl Open {
-    fn connect(place: &Place) -> RedisResult<Self> {
-        const KEY: &str = "headstart:paths:secret";
-        let mut connection = place.connect()?;
-        let mut own = [0; 16];
-        rustix::rand::getrandom(&mut own, rustix::rand::GetRandomFlags::empty()).map_err(io::Error::from)?;
-        let name = own.iter().map(|byte| format!("{byte:02x}")).collect();
-        if let Some((seal, secret)) = place.seal() {
-            return Ok(Self { connection, secret, seal: Some(seal), name });
-        }
-        // All servers use the first one's.
-        redis::cmd("SET").arg(KEY).arg(&own).arg("NX").exec(&mut connection)?;
-        let secret: Vec<u8> = redis::cmd("GET").arg(KEY).query(&mut connection)?;
-        let none = |_| io::Error::other(format!("invalid {KEY}: delete it"));
-        let secret = Secret::new(<[u8; 16]>::try_from(secret).map_err(none)?);
-        Ok(Self { connection, secret, seal: None, name })
     }
 
     /// The names of what is kept of a peer and of its lease: in one slot of a cluster. And what a record is sealed for.
-    fn names(&self, network: NetworkId, peer: IpAddr) -> ([String; 2], Digest) {
-        let key = self.secret.keys(network, peer).exact.0;
+    fn names(&mut self, peer: IpAddr) -> Option<([String; 2], Digest)> {
+        let network = self.network;
+        let key = match &self.seal {
+            Some((_, secret)) => secret.keys(network, peer),
+            None => self.secret()?.keys(network, peer),
+        };
+        let key = key.exact.0;
         let mut place = Digest::default();
         place[8..].copy_from_slice(&key.to_be_bytes());
-        (["path", "lease"].map(|what| format!("headstart:{what}:{{{key:016x}}}")), place)
+        Some((["path", "lease"].map(|what| format!("headstart:{what}:{{{key:016x}}}")), place))
     }
 
-    fn carry_out(&mut self, job: &Job, network: NetworkId) -> RedisResult<Recalled> {
+    /// The key that all servers use: the first one's. It is read again when its node has failed, which may have lost it.
+    fn secret(&mut self) -> Option<&Secret> {
+        if self.secret.as_ref().is_none_or(|(_, source)| !self.nodes.is_valid(*source)) {
+            let offer = redis::cmd("SET").arg(SECRET).arg(&self.own).arg("NX").to_owned();
+            self.nodes.ask::<redis::Value>(SECRET, &offer)?;
+            let bytes: Vec<u8> = self.nodes.ask(SECRET, redis::cmd("GET").arg(SECRET))?;
+            let source = self.nodes.source();
+            let Ok(bytes) = <[u8; 16]>::try_from(bytes) else {
+                self.nodes.refuse(source, format!("invalid {SECRET}: delete it"));
+                return None;
+            };
+            self.secret = Some((Secret::new(bytes), source));
+        }
+        self.secret.as_ref().map(|(secret, _)| secret)
+    }
+
+    /// Does `job`; nothing if the node that has the peer does not answer.
+    fn carry_out(&mut self, job: &Job) -> Option<Recalled> {
+        let (Job::Recall { peer, .. } | Job::Keep { peer, .. } | Job::Forget { peer } | Job::Release { peer }) = job;
+        let ([path, lease], place) = self.names(*peer)?;
+        let seal = self.seal.as_ref().map(|(seal, _)| seal);
         match job {
-            Job::Recall { peer, validated, .. } => {
-                let ([path, lease], place) = self.names(network, *peer);
+            Job::Recall { validated, .. } => {
                 let long = if *validated { LEASE } else { SHORT_LEASE }.as_millis().to_string();
                 let mut script = redis::cmd("EVAL");
-                script.arg(RECALL).arg(2).arg(path).arg(lease).arg(&self.name).arg(long);
-                let known: Option<(Vec<u8>, i64)> = script.query(&mut self.connection)?;
+                script.arg(RECALL).arg(2).arg(&path).arg(&lease).arg(&self.name).arg(long);
+                let known: Option<(Vec<u8>, i64)> = self.nodes.ask(&path, &script)?;
                 let known = known.and_then(|(bytes, granted)| {
-                    let opened =
-                        self.seal.as_ref().map_or_else(|| Some(bytes.clone()), |seal| seal.open(&place, &bytes))?;
+                    let opened = seal.map_or_else(|| Some(bytes.clone()), |seal| seal.open(&place, &bytes))?;
                     Some((read(&opened)?, granted))
                 });
-                return Ok(match known {
+                return Some(match known {
                     Some((record, 1)) => Recalled::Ours(record),
                     Some((record, _)) => Recalled::Taken(record),
                     None => Recalled::Nothing,
                 });
             }
-            Job::Keep { peer, record, lifetime } => {
-                let ([path, _], place) = self.names(network, *peer);
+            Job::Keep { record, lifetime, .. } => {
                 let lifetime = lifetime.as_millis().max(1).to_string();
                 let mut bytes = record.encode().to_vec();
-                if let Some(seal) = &self.seal {
-                    bytes = seal.close(&place, &bytes)?;
+                if let Some(seal) = seal {
+                    // Without randomness nothing is sealed, and nothing is kept.
+                    bytes = seal.close(&place, &bytes).ok()?;
                 }
-                redis::cmd("SET").arg(path).arg(bytes).arg("PX").arg(lifetime).exec(&mut self.connection)?;
+                let command = redis::cmd("SET").arg(&path).arg(bytes).arg("PX").arg(lifetime).to_owned();
+                self.nodes.ask::<redis::Value>(&path, &command)?;
             }
-            Job::Forget { peer } => {
-                let ([path, _], _) = self.names(network, *peer);
-                redis::cmd("DEL").arg(path).exec(&mut self.connection)?;
+            Job::Forget { .. } => {
+                self.nodes.ask::<redis::Value>(&path, redis::cmd("DEL").arg(&path))?;
             }
-            Job::Release { peer } => {
-                let ([_, lease], _) = self.names(network, *peer);
-                redis::cmd("EVAL").arg(RELEASE).arg(1).arg(lease).arg(&self.name).exec(&mut self.connection)?;
+            Job::Release { .. } => {
+                let command = redis::cmd("EVAL").arg(RELEASE).arg(1).arg(&lease).arg(&self.name).to_owned();
+                self.nodes.ask::<redis::Value>(&lease, &command)?;
             }
         }
-        Ok(Recalled::Nothing)
+        Some(Recalled::Nothing)
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 /// The port of Sentinels, where none is given.
 const SENTINELS_PORT: u16 = 26379;
 /// What a place looks like, for errors.
-const FORMS: &str = "redis://[USER:PASSWORD@]HOST[:PORT], rediss:// for TLS, redis+unix:///PATH or \
+const FORMS: &str = "redis://[USER:PASSWORD@]HOST[:PORT] (nodes of a cluster: HOST,HOST), rediss:// for TLS, redis+unix:///PATH or \
                      redis+sentinel://HOST[:PORT],HOST[:PORT]/NAME, with ?user=NAME, ?password-file=FILE, ?ca=FILE or ?seal-key=FILE \
                      behind it";
 
@@ -36,10 +36,10 @@ pub struct Place {
 
 #[derive(Clone)]
 enum Way {
-    /// A server.
-    Server(ConnectionInfo),
+    /// A server, or some nodes of a cluster.
+    Servers(Vec<ConnectionInfo>),
     /// The server that one of these says is the master of a name; `like` is how to get into it.
-    Sentinels { sentinels: Vec<ConnectionInfo>, name: String, like: ConnectionInfo },
+    Sentinels { sentinels: Vec<ConnectionInfo>, name: String, like: Box<ConnectionInfo> },
 }
 
 impl fmt::Display for Place {
@@ -148,20 +148,23 @@ impl std::str::FromStr for Place {
             return Err(none());
         }
         let server = |url: String| url.into_connection_info().map_err(|_| none());
+        let (user, at, hosts) = rest.rsplit_once('@').map_or(("", "", rest), |(user, hosts)| (user, "@", hosts));
         let way = match scheme {
-            "redis" | "rediss" => Way::Server(options.as_server(server(address.to_owned())?)),
-            "redis+unix" if rest.starts_with('/') => Way::Server(options.as_server(server(address.to_owned())?)),
+            "redis" | "rediss" => {
+                let (hosts, base) = hosts.split_once('/').unwrap_or((hosts, ""));
+                let each = |host| Ok(options.as_server(server(format!("{scheme}://{user}{at}{host}/{base}"))?));
+                Way::Servers(hosts.split(',').map(each).collect::<Result<_, String>>()?)
+            }
+            "redis+unix" if rest.starts_with('/') => Way::Servers(vec![options.as_server(server(address.to_owned())?)]),
             "redis+sentinel" | "rediss+sentinel" => {
                 let plain = scheme.trim_end_matches("+sentinel");
-                let (user, hosts) = rest.rsplit_once('@').map_or(("", rest), |(user, hosts)| (user, hosts));
                 let (hosts, name) = hosts.split_once('/').filter(|(_, name)| !name.is_empty()).ok_or_else(none)?;
                 let sentinels = hosts.split(',').map(|host| {
                     let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
                     let port = if has_port { String::new() } else { format!(":{SENTINELS_PORT}") };
                     server(format!("{plain}://{host}{port}"))
                 });
-                let at = if user.is_empty() { "" } else { "@" };
-                let like = options.as_server(server(format!("{plain}://{user}{at}master"))?);
+                let like = Box::new(options.as_server(server(format!("{plain}://{user}{at}master"))?));
                 Way::Sentinels { sentinels: sentinels.collect::<Result<_, _>>()?, name: name.to_owned(), like }
             }
             _ => return Err(none()),
@@ -172,8 +175,7 @@ impl std::str::FromStr for Place {
         let Options { authorities, seal_key, .. } = options;
         let place = Self { shown: shown(address), way, authorities, seal_key };
         // Authorities that are none are said now, not when a connection begins.
-        let (Way::Server(info) | Way::Sentinels { like: info, .. }) = &place.way;
-        place.client(info.clone()).map_err(|why| format!("{}: {why}", place.shown))?;
+        place.client(place.like().clone()).map_err(|why| format!("{}: {why}", place.shown))?;
         Ok(place)
     }
 }
@@ -190,7 +192,27 @@ fn shown(address: &str) -> String {
 impl Place {
     /// Connects once, to see whether there is a server that lets us in.
     pub fn try_to_connect(&self) -> Result<(), impl fmt::Display + use<>> {
-        self.connect().map(drop)
+        let mut tried = (0..self.addresses().len()).map(|number| self.connect(number).map(drop));
+        let first = tried.next().unwrap_or(Ok(()));
+        if first.is_err() && tried.any(|other| other.is_ok()) { Ok(()) } else { first }
+    }
+
+    /// The hosts and ports of its servers; none of one that is a socket or is found by Sentinels.
+    pub(super) fn addresses(&self) -> Vec<Option<(String, u16)>> {
+        let Way::Servers(servers) = &self.way else { return vec![None] };
+        let address = |info: &ConnectionInfo| match info.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => Some((host.clone(), *port)),
+            _ => None,
+        };
+        servers.iter().map(address).collect()
+    }
+
+    /// How to get into a server that is named elsewhere.
+    fn like(&self) -> &ConnectionInfo {
+        match &self.way {
+            Way::Servers(servers) => &servers[0],
+            Way::Sentinels { like, .. } => like,
+        }
     }
 
     /// What seals records and names peers, where the site has a key.
@@ -199,16 +221,16 @@ impl Place {
         Some((seal, Secret::new(names)))
     }
 
-    /// A connection to the server, which answers in time or counts as gone.
-    pub(super) fn connect(&self) -> RedisResult<Connection> {
-        let (sentinels, name, like) = match &self.way {
-            Way::Server(info) => return self.open(info.clone()),
-            Way::Sentinels { sentinels, name, like } => (sentinels, name, like),
+    /// A connection to the server of this number, which answers in time or counts as gone.
+    pub(super) fn connect(&self, number: usize) -> RedisResult<Connection> {
+        let (sentinels, name) = match &self.way {
+            Way::Servers(servers) => return self.open(servers[number].clone()),
+            Way::Sentinels { sentinels, name, .. } => (sentinels, name),
         };
         let mut last = None;
         for sentinel in sentinels {
             match self.open(sentinel.clone()).and_then(|mut sentinel| ask(&mut sentinel, name)) {
-                Ok(Some((host, port))) => match self.open(like.clone().set_addr(moved(like.addr(), host, port))) {
+                Ok(Some((host, port))) => match self.connect_to(&host, port) {
                     Ok(open) => return Ok(open),
                     // It may be the one that is gone, which this Sentinel does not know yet.
                     Err(why) => last = Some(why),
@@ -219,6 +241,12 @@ impl Place {
         }
         let unknown = || redis::RedisError::from(std::io::Error::other(format!("no Sentinel knows {name:?}")));
         Err(last.unwrap_or_else(unknown))
+    }
+
+    /// A connection to the server that a node or a Sentinel has named.
+    pub(super) fn connect_to(&self, host: &str, port: u16) -> RedisResult<Connection> {
+        let like = self.like();
+        self.open(like.clone().set_addr(moved(like.addr(), host.to_owned(), port)))
     }
 
     fn open(&self, info: ConnectionInfo) -> RedisResult<Connection> {
@@ -270,6 +298,7 @@ mod tests {
             ("redis://cache", "redis://cache"),
             ("redis://[::1]:7000/", "redis://[::1]:7000/"),
             ("redis://host/2", "redis://host/2"),
+            ("redis://u:s3cret@a,[::1]:7000", "redis://u@a,[::1]:7000"),
             ("rediss://fleet:s3cret@cache:6380", "rediss://fleet@cache:6380"),
             ("redis://:s3cret@cache", "redis://@cache"),
             ("redis+unix:///run/redis.sock?user=fleet", "redis+unix:///run/redis.sock"),
@@ -294,11 +323,21 @@ mod tests {
     }
 
     #[test]
+    fn nodes_of_a_cluster_have_one_user_and_what_they_name_too() {
+        let place = read("redis://u:p@a,[::1]:7000,b:7001").unwrap();
+        let at = |host: &str, port| Some((host.to_owned(), port));
+        assert_eq!(place.addresses(), [at("a", 6379), at("::1", 7000), at("b", 7001)]);
+        let Way::Servers(servers) = &place.way else { panic!("no servers") };
+        assert!(servers.iter().all(|info| info.redis_settings().password() == Some("p")));
+    }
+
+    #[test]
     fn a_password_is_read_from_its_file() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "s3cret\n").unwrap();
         let text = format!("redis://cache?user=fleet&password-file={}", file.path().display());
-        let Way::Server(info) = read(&text).unwrap().way else { panic!("no server") };
+        let place = read(&text).unwrap();
+        let info = place.like();
         assert_eq!(
             (info.redis_settings().username(), info.redis_settings().password()),
             (Some("fleet"), Some("s3cret"))
@@ -334,6 +373,8 @@ mod tests {
             ("redis+unix://relative", "redis+unix:///PATH"),
             ("http://x", "not the address"),
             ("redis://x/paths", "not the address"),
+            ("redis://x,", "not the address"),
+            ("redis://x,y:port", "not the address"),
             ("rediss://x/#insecure", "not the address"),
             ("redis+sentinel://a,b", "not the address"),
             ("redis://x?colour=red", "unknown option `colour`"),

@@ -1,6 +1,7 @@
 //! A store that is shared by two, is gone, is slow, or is none. The server is Debian's, on a Unix socket of the test.
 
 use super::*;
+use crate::clock::Clock;
 use headstart_core::cwnd::history::{Medium, Outcome, Sample};
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -11,21 +12,25 @@ use std::sync::mpsc::channel;
 
 const HERE: NetworkId = NetworkId(7);
 /// As long as the slowest machine may take.
-const LONG: Duration = Duration::from_secs(60);
+pub(super) const LONG: Duration = Duration::from_secs(60);
 
 /// A folder that is gone with the test.
-struct Scratch(PathBuf);
+pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("headstart-shared-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
     }
 
+    pub(super) fn url(&self) -> String {
+        format!("redis+unix://{}", self.0.join("redis.sock").display())
+    }
+
     fn place(&self) -> Place {
-        format!("redis+unix://{}", self.0.join("redis.sock").display()).parse().unwrap()
+        self.url().parse().unwrap()
     }
 
     fn shared(&self) -> Shared {
@@ -40,7 +45,7 @@ impl Drop for Scratch {
 }
 
 /// A server, ended with the test.
-struct Redis(Child);
+pub(super) struct Redis(Child);
 
 impl Redis {
     /// `None`, and a line that says so, without the program.
@@ -48,7 +53,7 @@ impl Redis {
         Self::start_with(scratch, &[])
     }
 
-    fn start_with(scratch: &Scratch, more: &[&str]) -> Option<Self> {
+    pub(super) fn start_with(scratch: &Scratch, more: &[&str]) -> Option<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         if !std::env::split_paths(&path).any(|folder| folder.join("redis-server").is_file()) {
             println!("skipped: redis-server is not on the PATH (Debian package: redis-server)");
@@ -69,20 +74,30 @@ impl Redis {
     }
 }
 
-impl Drop for Redis {
-    fn drop(&mut self) {
+impl Redis {
+    pub(super) fn signal(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.0), signal).unwrap();
+    }
+
+    pub(super) fn kill(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-fn recall(shared: &Shared, last: u8) -> Recalled {
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+pub(super) fn recall(shared: &Shared, last: u8) -> Recalled {
     let (tell, told) = channel();
     shared.recall([192, 0, 2, last].into(), true, move |recalled| _ = tell.send(recalled));
     told.recv_timeout(LONG).expect("every question is answered")
 }
 
-fn record(window: u64) -> Record {
+pub(super) fn record(window: u64) -> Record {
     let sample = Sample {
         window,
         carried: window,
@@ -97,7 +112,7 @@ fn record(window: u64) -> Record {
     Record::first(Instant::ZERO + now, &sample)
 }
 
-fn window(recalled: Recalled) -> (bool, u64) {
+pub(super) fn window(recalled: Recalled) -> (bool, u64) {
     match recalled {
         Recalled::Ours(record) => (true, record.window),
         Recalled::Taken(record) => (false, record.window),
@@ -161,12 +176,17 @@ fn one_that_was_killed_is_found_again() {
     assert_eq!(recall(&shared, 1), Recalled::Gone);
     let _ = std::fs::remove_file(scratch.0.join("redis.sock"));
     let Some(_redis) = Redis::start(&scratch) else { return };
+    // One that comes first makes the key of names anew.
+    let other = scratch.shared();
+    other.keep([192, 0, 2, 2].into(), record(360_000), LONG);
+    assert_eq!(window(recall(&other, 2)), (true, 360_000));
     let clock = Clock::new();
     while recall(&shared, 1) == Recalled::Gone {
         assert!(clock.now() < Instant::ZERO + LONG, "it is never found again");
         clock.sleep(Duration::from_millis(20));
     }
-    assert_eq!(recall(&shared, 1), Recalled::Nothing, "and knows nothing any more");
+    assert_eq!(recall(&shared, 1), Recalled::Nothing, "what it knew is gone");
+    assert_eq!(window(recall(&shared, 2)), (false, 360_000), "names are of the new key");
     assert_eq!(shared.notes().len(), 1);
 }
 
@@ -190,11 +210,11 @@ fn one_that_never_answers_and_one_that_is_something_else_count_as_gone() {
 }
 
 /// A port that nothing listens on: the kernel gives it to nothing else for a while.
-fn free_port() -> u16 {
+pub(super) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-fn at(place: &str) -> Shared {
+pub(super) fn at(place: &str) -> Shared {
     Shared::at(place.parse().unwrap(), HERE).unwrap()
 }
 
@@ -211,7 +231,7 @@ fn a_user_with_a_password_is_let_in_and_others_are_told_why_not() {
     let rights = ["on", ">s3cret", "~headstart:*", "+get", "+set", "+del", "+eval"];
     let user = [&["--requirepass", "other", "--user", "fleet"][..], &rights].concat();
     let Some(_redis) = Redis::start_with(&scratch, &user) else { return };
-    let socket = format!("redis+unix://{}", scratch.0.join("redis.sock").display());
+    let socket = scratch.url();
     let file = scratch.0.join("password");
     std::fs::write(&file, "s3cret\n").unwrap();
     let fleet = at(&format!("{socket}?user=fleet&password-file={}", file.display()));
@@ -228,10 +248,15 @@ fn a_user_with_a_password_is_let_in_and_others_are_told_why_not() {
 
 /// A store with the key of a site in a file.
 fn sealed(scratch: &Scratch, key: &str) -> Shared {
+    sealed_at(scratch, &scratch.url(), key)
+}
+
+/// The store at `place` with the key of a site in a file of `scratch`.
+pub(super) fn sealed_at(scratch: &Scratch, place: &str, key: &str) -> Shared {
     let file = scratch.0.join(format!("key-{}", key.len()));
     std::fs::write(&file, key.repeat(64 / key.len())).unwrap();
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    at(&format!("redis+unix://{}?seal-key={}", scratch.0.join("redis.sock").display(), file.display()))
+    at(&format!("{place}?seal-key={}", file.display()))
 }
 
 #[test]
@@ -239,7 +264,7 @@ fn sealed_records_are_known_to_their_site_alone_and_nothing_forged_is_believed()
     let scratch = Scratch::new("sealed");
     let Some(_redis) = Redis::start(&scratch) else { return };
     let (one, other, foreign) = (sealed(&scratch, "1a"), sealed(&scratch, "1a"), sealed(&scratch, "2b3c"));
-    let client = redis::Client::open(format!("redis+unix://{}", scratch.0.join("redis.sock").display())).unwrap();
+    let client = redis::Client::open(scratch.url()).unwrap();
     let mut open = client.get_connection().unwrap();
     let mut names = || -> Vec<String> { redis::cmd("KEYS").arg("headstart:path:*").query(&mut open).unwrap() };
     let peer = |last: u8| [192, 0, 2, last].into();
