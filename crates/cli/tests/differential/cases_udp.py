@@ -493,9 +493,14 @@ def datagram_to_a_group_reaches_the_link(c):
 
 def index_of_way(c):
     """The interface that has the program's address, as a program of a network knows it by its name."""
+    def lines():
+        with open("/proc/net/if_inet6") as file:
+            return [line.split() for line in file]
+
+    # Link-local addresses are tentative for a moment (RFC 4862); 0x40 says so.
+    until(lambda: not any(int(line[4], 16) & 0x40 for line in lines()))
     own = socket.inet_pton(socket.AF_INET6, "2001:db8:18::2").hex()
-    with open("/proc/net/if_inet6") as file:
-        return next((int(line.split()[1], 16) for line in file if line.startswith(own)), 0)
+    return next((int(line[1], 16) for line in lines() if line[0] == own), 0)
 
 
 @case("4", quick=True)
