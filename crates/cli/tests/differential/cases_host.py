@@ -1,7 +1,7 @@
 """Cases: the host itself: loopback, its own addresses, Unix sockets, names, calls from outside."""
 
 import os, socket, struct, tempfile, threading, time
-from client import case, named, tried
+from client import case, named, tried, until
 
 
 def asked(c, ip, port, kind=socket.SOCK_STREAM):
@@ -72,6 +72,18 @@ def later_service_of_the_host_on_its_address(c):
 @case(quick=True)
 def later_service_of_the_host_everywhere(c):
     return asked(c, c.loopback, c.peer("echoes", at="host").port), asked(c, c.own, c.peer("echoes", at="host").port)
+
+
+@case(quick=True)
+def later_services_for_a_program_that_tries_again(c):
+    """As scripts wait for a service: until it is there."""
+    said = []
+    for kind, do in (socket.SOCK_STREAM, "echoes"), (socket.SOCK_DGRAM, "echoes_datagrams"):
+        port = c.peer(do, at="host", ip=c.loopback).port
+        tries = []
+        until(lambda: tries.append(asked(c, c.loopback, port, kind)) or not isinstance(tries[-1][1], str))
+        said.append(tries[-1])
+    return said
 
 
 @case(quick=True)

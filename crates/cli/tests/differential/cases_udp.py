@@ -300,6 +300,24 @@ def from_an_address_for_one_datagram(c):
 
 
 @case(quick=True)
+def from_a_bound_address_for_one_datagram(c):
+    """The same where another socket has bound that address; and the answer comes back."""
+    other, peer, one = c.udp(), c.peer("echoes_datagrams"), c.udp()
+    other.bind((c.second, 0))
+    one.bind((c.any, 0))
+    packed = socket.inet_pton(c.family, c.second)
+    value = packed + struct.pack("i", 0) if c.v6 else struct.pack("i4s4s", 0, packed, bytes(4))
+    said = []
+    for n in range(2):
+        said.append(tried(lambda: one.sendmsg([b"x"], [(c.level, 50 if c.v6 else 8, value)], 0, (c.peer_ip, peer.port))))
+        said.append(tried(one.recv, 10))
+    describes = c.peer("describes_datagrams")
+    tried(lambda: one.sendmsg([b"x"], [(c.level, 50 if c.v6 else 8, value)], 0, (c.peer_ip, describes.port)))
+    own = one.getsockname()[1]
+    return *said, known(describes.heard().replace(f" {own},", " same port,"))
+
+
+@case(quick=True)
 def datagrams_from_a_port_of_its_own(c):
     peer, one = c.peer("describes_datagrams"), c.udp()
     one.bind((c.any, 15715 + c.v6))
@@ -474,11 +492,15 @@ def datagram_to_a_group_reaches_the_link(c):
 
 
 def index_of_way(c):
-    """The interface that the default route leads to."""
-    names = {name: index for index, name in socket.if_nameindex()}
-    with open("/proc/net/ipv6_route") as file:
-        ways = [line.split() for line in file]
-    return next((names[way[9]] for way in ways if way[1] == "00" and way[9] != "lo"), 0)
+    """The interface that has the program's address, as a program of a network knows it by its name."""
+    def lines():
+        with open("/proc/net/if_inet6") as file:
+            return [line.split() for line in file]
+
+    # Link-local addresses are tentative for a moment (RFC 4862); 0x40 says so.
+    until(lambda: not any(int(line[4], 16) & 0x40 for line in lines()))
+    own = socket.inet_pton(socket.AF_INET6, "2001:db8:18::2").hex()
+    return next((int(line[1], 16) for line in lines() if line[0] == own), 0)
 
 
 @case("4", quick=True)

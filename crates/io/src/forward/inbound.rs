@@ -138,6 +138,11 @@ impl Inbound {
         Ok(Self { calls, outstanding, memory, inside, cookie, addresses, theirs, open, next: 0, bound, look, moved })
     }
 
+    /// The addresses that the programs have.
+    pub(super) fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
+    }
+
     /// What is reachable by another port than it says, or not at all.
     pub fn moved(&self) -> &[Offered] {
         &self.moved

@@ -7,7 +7,9 @@ use crate::sys::{datagram, tcp_info, train};
 use headstart_core::forward::{Agreed, Facts, Failure, UNSENT_AT_FIRST};
 use headstart_core::wire::ip::icmp::Trouble;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, ipproto, socket_with, sockopt};
+use rustix::net::{
+    AddressFamily, Shutdown, SocketFlags, SocketType, bind, connect, ipproto, shutdown, socket_with, sockopt,
+};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -107,6 +109,8 @@ pub struct Origin<'a> {
     pub address: Option<IpAddr>,
     /// The socket of another connection that begins at the same end of the program.
     pub beside: Option<BorrowedFd<'a>>,
+    /// A connection that began at this end of the program is over since a moment ago.
+    pub was_left: bool,
 }
 
 impl Origin<'_> {
@@ -128,10 +132,26 @@ impl Origin<'_> {
         if bind(socket, &here).is_ok() {
             return true;
         }
-        // Two connections of the program share it, as its kernel lets them, and so may ours. Where something else has it too, it stays that one's.
-        let shares = |socket: BorrowedFd<'_>| sockopt::set_socket_reuseaddr(socket, true).is_ok();
-        self.beside.is_some_and(|other| shares(other) && shares(socket.as_fd()) && bind(socket, &here).is_ok())
+        // Two connections of the program share it, as its kernel lets them, and so may ours; or it is in TIME_WAIT (see `end`), and the program's
+        // is too, which its kernel has let it take again. Where something else has it too, it stays that one's.
+        let may_share = self.beside.map_or(self.was_left, shares);
+        may_share && shares(socket.as_fd()) && bind(socket, &here).is_ok()
     }
+}
+
+/// Has a socket share its port with others that do.
+fn shares(socket: BorrowedFd<'_>) -> bool {
+    sockopt::set_socket_reuseaddr(socket, true).is_ok()
+}
+
+/// Ends what a connection sends. If its peer has not ended first, its port may be in TIME_WAIT later, from when no option can be set any more: what
+/// begins at the same end of the program shares it.
+pub fn end(socket: impl AsFd, peer_has_ended: bool) {
+    if !peer_has_ended {
+        shares(socket.as_fd());
+    }
+    // Where it fails the connection is no more, which reading tells.
+    let _ = shutdown(socket, Shutdown::Write);
 }
 
 /// No address of a host.
@@ -319,10 +339,21 @@ pub fn datagrams((v4, origin): (bool, Origin<'_>), trains: bool, exit: &Exit) ->
     exit.ready(&socket)?;
     let address = origin.address.unwrap_or(any(v4));
     let wanted = [(address, origin.port), (address, 0), (any(v4), 0)].map(|(ip, port)| SocketAddr::new(ip, port));
-    if wanted[..2].iter().all(|at| bind(&socket, at).is_err()) {
+    let is_beside = || origin.beside.is_some_and(|other| bind_beside(&socket, other, wanted[0]));
+    if bind(&socket, &wanted[0]).is_err() && !is_beside() && bind(&socket, &wanted[1]).is_err() {
         bind(&socket, &wanted[2])?;
     }
     Ok(socket)
+}
+
+/// Binds a socket for datagrams to an address at whose port another of ours has all addresses, or the other way round. Nothing else may share it
+/// afterwards: it would get what is sent to them.
+fn bind_beside(socket: &OwnedFd, other: BorrowedFd<'_>, at: SocketAddr) -> bool {
+    let is_bound = shares(other) && shares(socket.as_fd()) && bind(socket, &at).is_ok();
+    for one in [socket.as_fd(), other] {
+        let _ = sockopt::set_socket_reuseaddr(one, false);
+    }
+    is_bound
 }
 
 #[cfg(test)]
@@ -359,14 +390,14 @@ mod tests {
     fn whoever_may_not_begin_where_it_wants_begins_elsewhere() {
         let [one, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let first = begun(&one, Origin::default());
-        let shared = Origin { port: port(&first), beside: Some(first.as_fd()), address: None };
+        let shared = Origin { port: port(&first), beside: Some(first.as_fd()), ..Origin::default() };
         // The very same ends.
         assert_ne!(port(begun(&one, shared)), shared.port);
         // What listens has its port for itself.
-        let service = Origin { port: port(&other), beside: Some(first.as_fd()), address: None };
+        let service = Origin { port: port(&other), ..shared };
         assert_ne!(port(begun(&one, service)), service.port);
         for privileged in [0, 22, 1023] {
-            let origin = Origin { port: privileged, beside: Some(first.as_fd()), address: None };
+            let origin = Origin { port: privileged, ..shared };
             assert_ne!(port(begun(&one, origin)), privileged);
         }
     }
@@ -375,7 +406,7 @@ mod tests {
     fn ends_that_a_peer_may_remember_keep_no_connection_from_beginning() {
         let [one, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let kept = begun(&one, Origin::default());
-        let shared = Origin { port: port(&kept), beside: Some(kept.as_fd()), address: None };
+        let shared = Origin { port: port(&kept), beside: Some(kept.as_fd()), ..Origin::default() };
         let ended = begun(&other, shared);
         assert_eq!(port(&ended), shared.port);
         let (peer, _) = other.accept().unwrap();
@@ -387,6 +418,52 @@ mod tests {
     }
 
     #[test]
+    fn a_port_in_time_wait_is_taken_again_at_an_end_that_was_left_and_at_no_other() {
+        for any in ["127.0.0.1:0", "[::1]:0"] {
+            let [one, other] = [(); 2].map(|()| TcpListener::bind(any).unwrap());
+            let ended = begun(&one, Origin::default());
+            let own = Origin { port: port(&ended), ..Origin::default() };
+            let (peer, _) = one.accept().unwrap();
+            end(&ended, false);
+            drop(peer);
+            let mut heard = [rustix::event::PollFd::new(&ended, rustix::event::PollFlags::RDHUP)];
+            rustix::event::poll(&mut heard, None).unwrap();
+            drop(ended);
+            assert_ne!(port(begun(&other, own)), own.port, "somebody else's");
+            let again = Origin { was_left: true, ..own };
+            // To another peer, and to the same one.
+            let second = begun(&other, again);
+            assert_eq!(port(&second), own.port);
+            let third = begun(&one, Origin { beside: Some(second.as_fd()), ..again });
+            assert_eq!(port(&third), own.port);
+            // What is open is no TIME_WAIT.
+            assert_ne!(
+                port(begun(&TcpListener::bind(any).unwrap(), Origin { port: port(&other), ..again })),
+                port(&other)
+            );
+        }
+    }
+
+    #[test]
+    fn an_address_has_its_port_beside_a_socket_of_ours_that_has_all_and_nothing_else_gets_in_between() {
+        let (exit, own) = (Exit::default(), IpAddr::from([127, 0, 0, 9]));
+        let everywhere = datagrams((true, Origin::default()), false, &exit).unwrap();
+        let at = SocketAddr::new(own, port(&everywhere));
+        let origin = Origin { port: at.port(), address: Some(own), ..Origin::default() };
+        assert_ne!(port(datagrams((true, origin), false, &exit).unwrap()), at.port(), "somebody else's");
+        let beside = Origin { beside: Some(everywhere.as_fd()), ..origin };
+        let socket = datagrams((true, beside), false, &exit).unwrap();
+        assert_eq!(local(&socket), Some(at));
+        let stranger = datagram::udp(true).unwrap();
+        sockopt::set_socket_reuseaddr(&stranger, true).unwrap();
+        assert_eq!(bind(&stranger, &at), Err(Errno::ADDRINUSE));
+        // And the other way round.
+        drop(everywhere);
+        let all = Origin { port: at.port(), beside: Some(socket.as_fd()), ..Origin::default() };
+        assert_eq!(local(datagrams((true, all), false, &exit).unwrap()), Some(SocketAddr::new(any(true), at.port())));
+    }
+
+    #[test]
     fn the_chosen_address_is_kept_whatever_becomes_of_the_port() {
         let service = TcpListener::bind("127.0.0.1:0").unwrap();
         let own = IpAddr::from([127, 0, 0, 9]);
@@ -395,7 +472,7 @@ mod tests {
         let first = begun(&service, Origin { address, ..Origin::default() });
         assert_eq!(at(&first), address);
         // The very same ends, for which another port is taken.
-        let same = Origin { port: port(&first), address, beside: Some(first.as_fd()) };
+        let same = Origin { port: port(&first), address, beside: Some(first.as_fd()), was_left: false };
         let second = begun(&service, same);
         assert_eq!((at(&second), port(&second) == same.port), (address, false));
         // One that is not this host's.

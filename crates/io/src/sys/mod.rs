@@ -23,6 +23,7 @@ pub mod offload;
 pub mod packet;
 pub mod process;
 pub mod reexec;
+pub mod refusals;
 #[cfg(feature = "host")]
 pub mod room;
 pub mod schedule;

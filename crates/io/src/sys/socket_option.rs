@@ -111,10 +111,14 @@ pub fn has_owner(file: impl AsFd) -> bool {
 #[cfg(test)]
 pub fn deafen(socket: impl AsFd) -> bool {
     // "return 0": no byte of it.
-    let mut nothing = libc::sock_filter { code: 6, jt: 0, jf: 0, k: 0 };
-    let program = libc::sock_fprog { len: 1, filter: &raw mut nothing };
+    filter(socket, &mut [libc::sock_filter { code: 6, jt: 0, jf: 0, k: 0 }])
+}
+
+/// Has a socket take what a program says of each packet (SO_ATTACH_FILTER, socket(7)); whether it does.
+pub fn filter(socket: impl AsFd, program: &mut [libc::sock_filter]) -> bool {
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     let (option, len) = (libc::SO_ATTACH_FILTER, size_of_val(&program) as libc::socklen_t);
-    // SAFETY: the kernel reads the program and its one instruction, which are there.
+    // SAFETY: the kernel reads the program and its `len` instructions, which are there.
     unsafe {
         libc::setsockopt(socket.as_fd().as_raw_fd(), libc::SOL_SOCKET, option, (&raw const program).cast(), len) == 0
     }

@@ -13,6 +13,7 @@ pub(super) mod streams;
 use crate::clock::Clock;
 use crate::poll::{Interest, Poll};
 use crate::sys::netns::NetNs;
+use crate::sys::refusals::Refusals;
 use datagrams::Port;
 use headstart_core::time::Duration;
 use listening::{Kind, Service};
@@ -29,11 +30,15 @@ use std::thread::JoinHandle;
 /// a measurement of programs that are silent is silent too.
 const FIRST_AGAIN: Duration = Duration::from_secs(1);
 const LONGEST_AGAIN: Duration = Duration::from_secs(64);
+/// After a look, how long no other follows because a program has been refused: ten times as long as that look has taken, but no less than this. A
+/// program that waits for a service tries more often than ten times a second only where it keeps a processor busy.
+const REST: Duration = Duration::from_millis(50);
 /// Services that are offered at a time.
 const MOST: usize = 1024;
-/// The tokens of the end, and of a wish.
+/// The tokens of the end, of a wish, and of programs that are refused.
 const STOP: u64 = u64::MAX;
 const LOOK: u64 = STOP - 1;
+const REFUSED: u64 = STOP - 2;
 
 /// Where programs inside are called from outside ([`Inbound`](super::Inbound)): services of the host's by their looks, which are not offered
 /// to those programs.
@@ -85,11 +90,18 @@ struct Offer {
     offered: BTreeMap<u32, (Service, Offered)>,
     next: u32,
     clock: Clock,
+    /// What is refused inside, where that can be heard.
+    refusals: Option<Refusals>,
 }
 
 impl Loopback {
     /// Offers to the programs of `inside` what listens in the network namespace of the calling thread, but for what is theirs.
     pub fn offer(inside: &NetNs, theirs: &Theirs) -> io::Result<Self> {
+        Self::with(inside, theirs, FIRST_AGAIN)
+    }
+
+    /// What listens is looked up again after this time first.
+    fn with(inside: &NetNs, theirs: &Theirs, first_again: Duration) -> io::Result<Self> {
         let stop = Arc::new(event()?);
         let (inside, theirs, stopped) = (inside.try_clone()?, theirs.clone(), Arc::clone(&stop));
         let (tell, first) = channel();
@@ -97,7 +109,7 @@ impl Loopback {
             Ok(offer) => {
                 // The receiver is still waiting.
                 let _ = tell.send(Ok(()));
-                offer.run();
+                offer.run(first_again);
             }
             Err(e) => _ = tell.send(Err(e)),
         };
@@ -124,14 +136,18 @@ impl Offer {
         let (poll, clock) = (Poll::new()?, Clock::new());
         poll.add(stop, STOP, Interest::Read)?;
         poll.add(&theirs.wish, LOOK, Interest::Read)?;
-        let mut offer = Self { inside, theirs, poll, offered: BTreeMap::new(), next: 0, clock };
+        // A program that is refused may want what has begun since the last look.
+        let refusals = inside.run(|| Refusals::hear().ok())?;
+        refusals.as_ref().map_or(Ok(()), |refusals| poll.add(refusals, REFUSED, Interest::Read))?;
+        let mut offer = Self { inside, theirs, poll, offered: BTreeMap::new(), next: 0, clock, refusals };
         offer.look()?;
         Ok(offer)
     }
 
-    fn run(mut self) {
-        let (mut tokens, mut wait) = (Vec::new(), FIRST_AGAIN);
-        let mut again = self.clock.now() + wait;
+    fn run(mut self, first_again: Duration) {
+        let (mut tokens, mut wait) = (Vec::new(), first_again);
+        let mut rested = self.clock.now();
+        let mut again = rested + wait;
         loop {
             if self.poll.wait(&self.clock, Some(again), &mut tokens).is_err() || tokens.contains(&STOP) {
                 return;
@@ -149,11 +165,15 @@ impl Offer {
                     None => {}
                 }
             }
+            if self.refusals.as_ref().filter(|_| tokens.contains(&REFUSED)).is_some_and(Refusals::heard) {
+                (again, wait) = (again.min(rested), FIRST_AGAIN / 2);
+            }
             if is_wished || now >= again {
                 // What cannot be seen now is seen later.
                 let _ = self.look();
                 wait = if is_wished { FIRST_AGAIN } else { (wait * 2).min(LONGEST_AGAIN) };
-                again = self.clock.now() + wait;
+                let looked = self.clock.now();
+                (again, rested) = (looked + wait, looked + (looked.since(now) * 10).max(REST));
             }
         }
     }

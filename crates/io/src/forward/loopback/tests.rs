@@ -73,3 +73,35 @@ fn services_of_the_host_are_there_inside_and_what_is_not_is_refused() {
         })
         .unwrap();
 }
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn what_begins_later_is_there_for_a_program_that_is_refused_and_tries_again() {
+    let (outside, inside) = (namespace(), namespace());
+    // Nothing is looked up for an hour, unless somebody is refused.
+    let begin = || Loopback::with(&inside, &Theirs::new().unwrap(), Duration::from_secs(3600)).unwrap();
+    let _offer = outside.run(begin).unwrap();
+    let (clock, limit) = (Clock::new(), Duration::from_secs(60));
+    let again = |done: &mut dyn FnMut() -> bool| {
+        let end = clock.now() + limit;
+        while !done() {
+            assert!(clock.now() < end, "it has been refused for a minute");
+            clock.sleep(Duration::from_millis(5));
+        }
+    };
+    for ip in ["127.0.0.1", "[::1]"] {
+        let bind = || (TcpListener::bind(format!("{ip}:0")).unwrap(), UdpSocket::bind(format!("{ip}:0")).unwrap());
+        let (streams, datagrams) = outside.run(bind).unwrap();
+        let at = [streams.local_addr().unwrap(), datagrams.local_addr().unwrap()];
+        inside.run(|| again(&mut || TcpStream::connect(at[0]).is_ok())).unwrap();
+        assert!(streams.accept().is_ok());
+        let client = inside.run(|| UdpSocket::bind(format!("{ip}:0")).unwrap()).unwrap();
+        client.connect(at[1]).unwrap();
+        datagrams.set_nonblocking(true).unwrap();
+        again(&mut || {
+            // The refusal of one is an error of the next.
+            let _ = client.send(b"hello");
+            datagrams.recv(&mut [0; 9]).is_ok()
+        });
+    }
+}

@@ -53,7 +53,7 @@ impl Worker {
         let (mapping, is_new) = self.forwarder.bound(now, app)?;
         self.drain(now);
         if is_new {
-            let origin = (app.is_ipv4(), Origin { port: app.port(), address: scope, beside: None });
+            let origin = (app.is_ipv4(), Origin { port: app.port(), address: scope, ..Origin::default() });
             self.insert_port(now, mapping, app, (origin, 0));
         }
         self.drain(now);

@@ -6,6 +6,7 @@ mod attribution;
 mod calls;
 mod delivery;
 mod echoes;
+mod ends;
 mod neighbours;
 mod opening;
 mod origin;
@@ -38,6 +39,7 @@ use attribution::Attribution;
 pub(crate) use attribution::Here;
 use delivery::Delivery;
 use echoes::Echoers;
+use ends::Ends;
 use headstart_core::connect;
 use headstart_core::forward::pace::Sleeper;
 use headstart_core::forward::{FlowId, Forwarder, HEADROOM, MappingId, Output, Packet, Record, Settings};
@@ -50,7 +52,6 @@ use origin::Addresses;
 use programs::Read;
 use requests::Request;
 use rustix::io::Errno;
-use rustix::net::Shutdown;
 use silence::Silence;
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -247,8 +248,8 @@ pub struct Worker {
     clock: Clock,
     forwarder: Forwarder,
     upstreams: HashMap<FlowId, Upstream>,
-    /// The latest connection that begins at an end of a program.
-    ends: HashMap<SocketAddr, FlowId>,
+    /// Where connections of programs begin.
+    ends: Ends,
     ports: HashMap<MappingId, Port>,
     by_port: HashMap<SocketAddr, MappingId>,
     echoers: Echoers,
@@ -360,7 +361,7 @@ impl Worker {
             clock,
             forwarder: Forwarder::new(settings),
             upstreams: HashMap::new(),
-            ends: HashMap::new(),
+            ends: Ends::default(),
             ports: HashMap::new(),
             by_port: HashMap::new(),
             echoers: Echoers::default(),
@@ -557,8 +558,7 @@ impl Worker {
             Output::Shutdown { flow } => {
                 if let Some(upstream) = self.upstreams.get_mut(&flow) {
                     upstream.shut = true;
-                    // Where it fails the connection is no more, which reading tells.
-                    let _ = rustix::net::shutdown(&upstream.socket, Shutdown::Write);
+                    sockets::end(&upstream.socket, upstream.ended);
                 }
             }
             Output::Close { flow, abrupt } => self.close(now, flow, abrupt),

@@ -52,19 +52,21 @@ impl Worker {
             whose = Some(known);
         }
         let wanted = (traffic_class, limit, no_delay, shorter);
-        let began = self.begin((app, peer), chosen, wanted);
+        let began = self.begin(now, (app, peer), chosen, wanted);
         self.began(now, (flow, app, peer), whose, began);
     }
 
     /// Begins to connect to `peer` for a program that is at `app`, whose address it has chosen or not.
     fn begin(
         &mut self,
+        now: Instant,
         (app, peer): (SocketAddr, SocketAddr),
         address: Option<IpAddr>,
         wanted: sockets::Wanted,
     ) -> Result<OwnedFd, Errno> {
-        let beside = self.ends.get(&app).and_then(|flow| self.upstreams.get(flow));
-        let origin = Origin { port: app.port(), address, beside: beside.map(|upstream| upstream.socket.as_fd()) };
+        let beside = self.ends.latest(app).and_then(|flow| self.upstreams.get(&flow));
+        let beside = beside.map(|upstream| upstream.socket.as_fd());
+        let origin = Origin { port: app.port(), address, beside, was_left: self.ends.was_left(now, app) };
         sockets::begin(peer, origin, wanted, (&mut self.stock, &self.exit))
     }
 
@@ -195,7 +197,7 @@ impl Worker {
         {
             own.insert(local, flow);
         }
-        self.ends.insert(app, flow);
+        self.ends.begin(app, flow);
         self.upstreams.insert(flow, upstream);
         if !connecting {
             self.time(flow);
@@ -283,7 +285,7 @@ impl Worker {
     pub(super) fn open_as_asked(&mut self, now: Instant, waiting: Waiting) {
         let Waiting { flow, app, peer, traffic_class, no_delay, whose } = waiting;
         let wanted = (traffic_class, None, no_delay, None);
-        let began = self.begin((app, peer), None, wanted);
+        let began = self.begin(now, (app, peer), None, wanted);
         self.began(now, (flow, app, peer), Some(whose), began);
     }
 

@@ -236,9 +236,7 @@ impl Worker {
         let mut facts = None;
         let whose = match self.upstreams.remove(&flow) {
             Some(upstream) => {
-                if self.ends.get(&upstream.app) == Some(&flow) {
-                    self.ends.remove(&upstream.app);
-                }
+                self.ends.leave(now, upstream.app, flow);
                 if let Some(own) = &mut self.own
                     && let Some(local) = sockets::local(&upstream.socket)
                 {

@@ -14,6 +14,7 @@ use headstart_core::wire::ip::HOP_LIMIT;
 use headstart_core::wire::ip::icmp::most_quoted;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
 
 /// The port of DNS.
 const DNS: u16 = 53;
@@ -53,7 +54,7 @@ impl Worker {
         // A program of this host that has just ended leaves its number free: with it, what comes back would look like the program's.
         let port = if may_return { 0 } else { app.port() };
         let address = self.addresses.chosen(now, app.ip(), None, &self.exit);
-        let origin = (app.is_ipv4(), Origin { port, address, beside: None });
+        let origin = (app.is_ipv4(), Origin { port, address, ..Origin::default() });
         if turns < TURNS {
             self.insert_port(now, mapping, app, (origin, turns));
         } else {
@@ -69,7 +70,9 @@ impl Worker {
         app: SocketAddr,
         (origin, turns): ((bool, Origin<'_>), u8),
     ) {
-        if let Ok(socket) = sockets::datagrams(origin, self.tun.takes_trains(), &self.exit)
+        let beside = self.of_the_same_number(app, origin.1.address);
+        let whole = (origin.0, Origin { beside: beside.map(|port| port.socket.as_fd()), ..origin.1 });
+        if let Ok(socket) = sockets::datagrams(whole, self.tun.takes_trains(), &self.exit)
             && self.poll.add(&socket, MAPPINGS + mapping.0, Interest::Read).is_ok()
         {
             if self.inbound.is_some() && origin.1.address.is_none() {
@@ -82,6 +85,19 @@ impl Worker {
         } else {
             self.forwarder.handle_input(now, Input::NotMapped { mapping });
         }
+    }
+
+    /// The socket of a program's port at another of the addresses that programs have, which began there, at all of them if `address` is one, or the
+    /// other way round: a program that has bound a port at any address sends from it at each (IP_PKTINFO).
+    fn of_the_same_number(&self, app: SocketAddr, address: Option<IpAddr>) -> Option<&Port> {
+        let others = self.inbound.as_ref()?.addresses().iter().filter(|ip| **ip != app.ip());
+        let mut ports = others.filter_map(|ip| self.by_port.get(&SocketAddr::new(*ip, app.port())));
+        ports.find_map(|mapping| {
+            let port = self.ports.get(mapping)?;
+            let local = sockets::local(&port.socket).filter(|local| local.is_ipv4() == app.is_ipv4())?;
+            let is_beside = local.port() == app.port() && local.ip().is_unspecified() == address.is_some();
+            is_beside.then_some(port)
+        })
     }
 
     /// How many of our ports what comes from `app` has passed: one more than the port of ours that this is, if it is one.
