@@ -3,7 +3,7 @@
 //! They come from registries (Go's modules, PyPI, crates.io) into a folder of this chore's own, or are installed already; none is part of
 //! this tree.
 
-use super::case::{CLOSE, EARLY, KEYS, MIGRATION, REQUESTS, RETRY};
+use super::case::{CLOSE, EARLY, KEYS, REQUESTS, RETRY};
 use crate::step::Step;
 use std::ffi::OsStr;
 use std::fs;
@@ -70,12 +70,8 @@ pub const ALL: &[Peer] = &[
         ready: s2n_quic,
         plays: [|case| ![EARLY, KEYS].contains(&case), |case| ![EARLY, KEYS, REQUESTS].contains(&case)],
     },
-    // It never changes its keys by itself. Its server stalls in most migrations (docs/results/interop.md).
-    Peer {
-        name: "quiche",
-        ready: quiche,
-        plays: [|case| case != KEYS, |case| ![KEYS, REQUESTS, MIGRATION].contains(&case)],
-    },
+    // It never changes its keys by itself.
+    Peer { name: "quiche", ready: quiche, plays: [|case| case != KEYS, |case| ![KEYS, REQUESTS].contains(&case)] },
     // The browser cannot be asked to change its keys.
     Peer { name: "chromium", ready: chromium, plays: [|case| case != KEYS, |_| false] },
 ];
