@@ -87,7 +87,7 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
         versions.push(format!("{} {}", peer.name, ready.version));
         let scene = Scene { headstart: &headstart, pair: &pair, folder: &scratch.folder("round")? };
         let cases: Vec<&Case> = case::ALL.iter().filter(|case| is_wanted(&wanted.cases, case.name)).collect();
-        for direction in 0..DIRECTIONS.len() {
+        for direction in (0..DIRECTIONS.len()).filter(|&direction| peer.plays[direction](case::HANDSHAKE)) {
             let row = row(peer, &ready, direction, &cases, rounds, &scene);
             bad.extend(row.cells.iter().flat_map(|cell| cell.bad.clone()));
             rows.push(row);

@@ -1,8 +1,10 @@
 //! The other stacks: how they are brought here, and what is typed for each case.
 //!
-//! They come from registries (Go's modules, PyPI) into a folder of this chore's own, or are installed already; none is part of this tree.
+//! They come from registries (Go's modules, PyPI, crates.io) into a folder of this chore's own, or are installed already; none is part of
+//! this tree.
 
 use super::case::{CLOSE, EARLY, KEYS, REQUESTS, RETRY};
+use crate::step::Step;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +16,7 @@ pub struct Peer {
     pub name: &'static str,
     /// Makes it ready in an empty folder; says what is missing if that does not work.
     pub ready: fn(&Path) -> Result<Ready, String>,
-    /// Cases that it can play as a client, and as a server.
+    /// Cases that it can play as a client, and as a server. None: there is no such program.
     pub plays: [fn(&str) -> bool; 2],
 }
 
@@ -44,6 +46,8 @@ pub struct Asked<'a> {
     pub bytes: usize,
     /// A folder of the client's own.
     pub folder: &'a Path,
+    /// The server's certificate (PEM).
+    pub certificate: &'a Path,
 }
 
 /// What a server serves.
@@ -60,6 +64,16 @@ pub const ALL: &[Peer] = &[
     Peer { name: "aioquic", ready: aioquic, plays: [|_| true, |case| case != REQUESTS] },
     // Its server changes no keys by itself and does not tell how connections end.
     Peer { name: "ngtcp2", ready: ngtcp2, plays: [|_| true, |case| ![REQUESTS, KEYS, CLOSE].contains(&case)] },
+    // It has no early data, and changes its keys only when they are worn out.
+    Peer {
+        name: "s2n-quic",
+        ready: s2n_quic,
+        plays: [|case| ![EARLY, KEYS].contains(&case), |case| ![EARLY, KEYS, REQUESTS].contains(&case)],
+    },
+    // It never changes its keys by itself.
+    Peer { name: "quiche", ready: quiche, plays: [|case| case != KEYS, |case| ![KEYS, REQUESTS].contains(&case)] },
+    // The browser cannot be asked to change its keys.
+    Peer { name: "chromium", ready: chromium, plays: [|case| case != KEYS, |_| false] },
 ];
 
 /// Runs a command to its end, which is to be a good one; what it printed.
@@ -100,6 +114,60 @@ fn aioquic(folder: &Path) -> Result<Ready, String> {
     Ok(Ready { version, kind: Kind::Own(vec![python, program]) })
 }
 
+fn s2n_quic(folder: &Path) -> Result<Ready, String> {
+    crated(folder, "s2n-quic", include_str!("programs/s2n_quic.toml"), include_str!("programs/s2n_quic.rs"))
+}
+
+fn quiche(folder: &Path) -> Result<Ready, String> {
+    // BoringSSL is built for it.
+    for tool in ["cmake", "clang"] {
+        done(Command::new(tool).arg("--version")).map_err(|why| format!("{why} (Debian package: {tool})"))?;
+    }
+    crated(folder, "quiche", include_str!("programs/quiche.toml"), include_str!("programs/quiche.rs"))
+}
+
+/// A program over a crate, built with what the registry has of it. What was built before is used again.
+fn crated(folder: &Path, name: &str, manifest: &str, source: &str) -> Result<Ready, String> {
+    let manifest_path = folder.join("Cargo.toml");
+    let written = fs::create_dir(folder.join("src"))
+        .and_then(|()| fs::write(folder.join("src/main.rs"), source))
+        .and_then(|()| fs::write(&manifest_path, manifest));
+    written.map_err(|e| e.to_string())?;
+    let own = std::env::current_exe().map_err(|e| e.to_string())?;
+    let target = own.parent().and_then(Path::parent).ok_or("xtask is in no target folder")?.join("interop").join(name);
+    let step = Step::cargo(&[
+        "build",
+        "--quiet",
+        "--manifest-path",
+        &manifest_path.to_string_lossy(),
+        "--target-dir",
+        &target.to_string_lossy(),
+    ]);
+    let built = step.capture().map_err(|_| "cargo cannot be run".to_owned())?;
+    if !built.success {
+        let errors = built.errors.iter().filter(|line| line.contains("error")).take(2).cloned().collect::<Vec<_>>();
+        return Err(format!("it cannot be built: {}", errors.join("; ")));
+    }
+    let lock = fs::read_to_string(folder.join("Cargo.lock")).map_err(|e| e.to_string())?;
+    let version = locked(&lock, name).ok_or_else(|| format!("no {name} in Cargo.lock"))?;
+    Ok(Ready { version, kind: Kind::Own(vec![target.join("debug/peer")]) })
+}
+
+/// The version of a crate in a Cargo.lock.
+fn locked(lock: &str, name: &str) -> Option<String> {
+    let mut lines = lock.lines().skip_while(|line| *line != format!("name = \"{name}\""));
+    Some(lines.nth(1)?.strip_prefix("version = ")?.trim_matches('"').to_owned())
+}
+
+fn chromium(folder: &Path) -> Result<Ready, String> {
+    let told = done(Command::new("chromium").arg("--version"));
+    let told = told.map_err(|why| format!("{why} (Debian package: chromium)"))?;
+    let version = told.split_whitespace().nth(1).unwrap_or("of unknown version").to_owned();
+    let program = folder.join("peer.py");
+    fs::write(&program, include_str!("programs/chromium.py")).map_err(|e| e.to_string())?;
+    Ok(Ready { version, kind: Kind::Own(vec!["python3".into(), program]) })
+}
+
 fn ngtcp2(_: &Path) -> Result<Ready, String> {
     let found = |name: &str| {
         let folders = std::env::var_os("PATH").unwrap_or_default();
@@ -126,7 +194,7 @@ impl Ready {
         match &self.kind {
             Kind::Own(words) => {
                 let mut one = command(words);
-                one.args(["client", asked.case, &url, &asked.bytes.to_string()]);
+                one.args(["client", asked.case, &url, &asked.bytes.to_string()]).arg(asked.certificate);
                 vec![one]
             }
             Kind::Ngtcp2([client, _]) => {
@@ -208,10 +276,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_stack_plays_a_handshake_both_ways_and_what_ngtcp2_printed_is_counted() {
-        assert!(ALL.iter().all(|peer| peer.plays.iter().all(|plays| plays(HANDSHAKE))));
+    fn every_stack_plays_a_handshake_as_a_client_and_as_a_server_if_it_is_one() {
+        let servers: Vec<&str> = ALL.iter().filter(|peer| peer.plays[1](HANDSHAKE)).map(|peer| peer.name).collect();
+        assert!(ALL.iter().all(|peer| peer.plays[0](HANDSHAKE)));
+        assert_eq!(servers, ["quic-go", "aioquic", "ngtcp2", "s2n-quic", "quiche"]);
+    }
+
+    #[test]
+    fn a_version_is_read_from_the_lines_below_a_name() {
+        let lock = "[[package]]\nname = \"quiche-x\"\nversion = \"1.0\"\n\n[[package]]\nname = \"quiche\"\nversion = \"0.30.0\"\n";
+        assert_eq!(locked(lock, "quiche").as_deref(), Some("0.30.0"));
+        assert_eq!(locked(lock, "quich"), None);
+    }
+
+    #[test]
+    fn what_ngtcp2_printed_is_counted() {
         let ready = Ready { version: String::new(), kind: Kind::Ngtcp2(["c".into(), "s".into()]) };
-        let asked = |case| Asked { case, port: 1, file: "nothing", bytes: 0, folder: Path::new("/nonexistent") };
+        let asked = |case| Asked {
+            case,
+            port: 1,
+            file: "nothing",
+            bytes: 0,
+            folder: Path::new("/nonexistent"),
+            certificate: Path::new(""),
+        };
         assert_eq!(ready.client(&asked(EARLY)).len(), 2);
         assert_eq!(ready.doubt(&asked(HANDSHAKE), "http: stream 0x0 [:status: 200]"), None);
         assert_eq!(ready.doubt(&asked(HANDSHAKE), ""), Some("0 of 1 answers".to_owned()));

@@ -211,7 +211,8 @@ impl Scene<'_> {
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
         let (name, bytes) = (case.file.name(), case.file.bytes());
-        let asked = Asked { case: case.name, port: relay.port(), file: name, bytes, folder: &folder };
+        let certificate = &self.pair.certificate;
+        let asked = Asked { case: case.name, port: relay.port(), file: name, bytes, folder: &folder, certificate };
         let commands = if serves { peer.client(&asked) } else { vec![self.get(&asked)] };
         let mut said = String::new();
         for command in commands {

@@ -1,4 +1,4 @@
-"""A peer by aioquic: client CASE URL BYTES, or server CASE PORT FOLDER CERTIFICATE KEY.
+"""A peer by aioquic: client CASE URL BYTES CERTIFICATE, or server CASE PORT FOLDER CERTIFICATE KEY.
 
 A client says nothing and ends with 0 if all came as it should.
 """
@@ -70,7 +70,7 @@ def settings(tickets):
     return made
 
 
-async def client(word, url, size):
+async def client(word, url, size, _certificate):
     url, size, tickets = urlsplit(url), int(size), []
 
     def opened(wait=True):

@@ -1,4 +1,4 @@
-// A peer by quic-go: quic_go client CASE URL BYTES, or quic_go server CASE PORT FOLDER CERTIFICATE KEY.
+// A peer by quic-go: quic_go client CASE URL BYTES CERTIFICATE, or quic_go server CASE PORT FOLDER CERTIFICATE KEY.
 // A client says nothing and ends with 0 if all came as it should. quic-go changes its keys after a hundred packets by itself.
 package main
 
