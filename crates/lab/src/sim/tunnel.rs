@@ -129,7 +129,7 @@ impl Tunnel {
         let began = self.now;
         let syn = Segment { mss: Some(MSS), scale: Some(7), sequence: 0, flags: Flags::SYN, ..self.segment() };
         match self.between {
-            Some(_) => self.to_forwarder(tcp::packet(&header(TCP), &syn, &[])),
+            Some(_) => self.hand_to_forwarder(tcp::packet(&header(TCP), &syn, &[])),
             None => self.send(Carried::Handshake),
         }
         self.run(began + PATIENCE, |t| t.connected.is_some());
@@ -185,7 +185,7 @@ impl Tunnel {
             Some(_) => {
                 let segment = Segment { flags: Flags::ACK | Flags::PSH, ..self.segment() };
                 self.sequence = self.sequence.wrapping_add(len as u32);
-                self.to_forwarder(tcp::packet(&header(TCP), &segment, &vec![7; len]));
+                self.hand_to_forwarder(tcp::packet(&header(TCP), &segment, &vec![7; len]));
             }
             None => self.write(len),
         }
@@ -200,11 +200,11 @@ impl Tunnel {
         ip::write(&header(UDP), udp::HEADER + len, &mut bytes);
         udp::write(APP.port(), PEER.port(), len, &mut bytes[start..]);
         bytes.resize(start + udp::HEADER + len, 7);
-        self.to_forwarder(bytes);
+        self.hand_to_forwarder(bytes);
     }
 
     /// A packet of the program is in the interface.
-    fn to_forwarder(&mut self, packet: Vec<u8>) {
+    fn hand_to_forwarder(&mut self, packet: Vec<u8>) {
         let Some(between) = &mut self.between else { return };
         between.from_program.push_back(packet);
         if between.programs.until().is_none() {
@@ -251,7 +251,7 @@ impl Tunnel {
                     self.tell(Input::Sent { flow, pieces: VecDeque::new() });
                 }
                 Output::Datagram { bytes, from, .. } => self.send(Carried::Datagram(bytes.len() - from)),
-                Output::Packet(packet) => self.to_program(packet.as_slice()),
+                Output::Packet(packet) => self.hand_to_program(packet.as_slice()),
                 // Where options cannot be read, as on a phone, nothing is mirrored; the rest is of endings, which are not played.
                 _ => {}
             }
@@ -265,7 +265,7 @@ impl Tunnel {
     }
 
     /// A packet for the program.
-    fn to_program(&mut self, packet: &[u8]) {
+    fn hand_to_program(&mut self, packet: &[u8]) {
         let Some((segment, data)) = ip::parse(packet).and_then(|(_, payload)| tcp::parse(payload)) else { return };
         if segment.flags.has(Flags::SYN) {
             self.connected.get_or_insert(self.now);
@@ -278,7 +278,7 @@ impl Tunnel {
             self.expected = self.expected.wrapping_add(data.len() as u32);
         }
         let answer = tcp::packet(&header(TCP), &self.segment(), &[]);
-        self.to_forwarder(answer);
+        self.hand_to_forwarder(answer);
     }
 
     /// The socket gets data to send.
