@@ -25,6 +25,20 @@ const PAGE: &str = "docs/results/interop.md";
 /// Whose connection it is: another's to `serve`, or that of `get` to another.
 const DIRECTIONS: [&str; 2] = ["to `headstart serve`", "from `headstart get`"];
 
+/// What a stack does wrong that its makers know of: stack, direction, case, and what. It is played and shown, and no failure of the chore.
+const KNOWN: &[(&str, usize, &str, &str)] = &[(
+    "quiche",
+    1,
+    "migration",
+    "after the client's address has changed, quiche does not repeat what was lost on the old path, and the file keeps a hole \
+     (cloudflare/quiche#2452, open)",
+)];
+
+/// What is known of a case of a stack.
+fn known(peer: &str, direction: usize, case: &str) -> Option<&'static str> {
+    KNOWN.iter().find(|known| (known.0, known.1, known.2) == (peer, direction, case)).map(|known| known.3)
+}
+
 /// What the command line asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Wanted {
@@ -89,7 +103,8 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
         let cases: Vec<&Case> = case::ALL.iter().filter(|case| is_wanted(&wanted.cases, case.name)).collect();
         for direction in (0..DIRECTIONS.len()).filter(|&direction| peer.plays[direction](case::HANDSHAKE)) {
             let row = row(peer, &ready, direction, &cases, rounds, &scene);
-            bad.extend(row.cells.iter().flat_map(|cell| cell.bad.clone()));
+            let unknown = row.cells.iter().filter(|cell| cell.known.is_none());
+            bad.extend(unknown.flat_map(|cell| cell.bad.clone()));
             rows.push(row);
         }
     }
@@ -108,7 +123,8 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
 fn row(peer: &Peer, ready: &Ready, direction: usize, cases: &[&'static Case], rounds: u32, scene: &Scene<'_>) -> Row {
     let mut row = Row { peer: peer.name, direction: DIRECTIONS[direction], cells: Vec::new() };
     for case in cases {
-        let mut cell = Cell { case: case.name, rounds: 0, bad: Vec::new() };
+        let mut cell =
+            Cell { case: case.name, rounds: 0, bad: Vec::new(), known: known(peer.name, direction, case.name) };
         if (peer.plays[direction])(case.name) {
             cell.rounds = rounds;
             let (bad, took) = timed(|| scene.played(ready, direction == 0, case, rounds));
@@ -145,5 +161,7 @@ mod tests {
         let names: Vec<&str> =
             peer::ALL.iter().map(|peer| peer.name).chain(case::ALL.iter().map(|case| case.name)).collect();
         assert!((1..names.len()).all(|at| !names[..at].contains(&names[at])), "{names:?}");
+        assert!(KNOWN.iter().all(|known| names.contains(&known.0) && names.contains(&known.2)), "{KNOWN:?}");
+        assert!(known("quiche", 1, "migration").is_some() && known("quiche", 0, "migration").is_none());
     }
 }

@@ -22,6 +22,8 @@ pub struct Cell {
     pub rounds: u32,
     /// What went wrong, a line each.
     pub bad: Vec<String>,
+    /// What the stack is known to do wrong in it.
+    pub known: Option<&'static str>,
 }
 
 impl Cell {
@@ -54,10 +56,13 @@ pub fn text(versions: &[String], rows: &[Row], rounds: u32) -> String {
     for case in case::ALL {
         text += &format!("- **{}**: {}\n", case.name, case.what);
     }
-    let bad: Vec<&String> = rows.iter().flat_map(|row| &row.cells).flat_map(|cell| &cell.bad).collect();
-    if !bad.is_empty() {
-        text += "\n## What was bad\n\n";
-        bad.iter().for_each(|why| text += &format!("- {}\n", why.replace('|', "\\|")));
+    let bad =
+        rows.iter().flat_map(|row| row.cells.iter().filter(|cell| !cell.bad.is_empty()).map(move |cell| (row, cell)));
+    for (n, (row, cell)) in bad.enumerate() {
+        text += if n == 0 { "\n## What was bad\n\n" } else { "" };
+        let known = |what: &str| format!("- {} {}, {}: {what}\n", row.peer, row.direction, cell.case);
+        text += &cell.known.map_or_else(String::new, known);
+        cell.bad.iter().for_each(|why| text += &format!("- {}\n", why.replace('|', "\\|")));
     }
     text
 }
@@ -68,12 +73,14 @@ mod tests {
 
     #[test]
     fn a_row_has_a_cell_for_each_case_and_what_was_bad_is_named_below() {
-        let cell = |case, rounds, bad: &[&str]| Cell { case, rounds, bad: bad.iter().map(|&b| b.to_owned()).collect() };
+        let bad = |bad: &[&str]| bad.iter().map(|&b| b.to_owned()).collect();
+        let cell = |case, rounds, why: &[&str]| Cell { case, rounds, bad: bad(why), known: Some("it forgets") };
         let cells = vec![cell("handshake", 50, &[]), cell("loss", 50, &["round 3: a stall"]), cell("requests", 0, &[])];
         let text = text(&["x 1.0".to_owned()], &[Row { peer: "x", direction: "here", cells }], 50);
         assert!(text.contains("| | handshake | loss | requests |\n|---|---:|---:|---:|\n"), "{text}");
         assert!(
-            text.contains("| x here | 50 of 50 | 49 of 50 | – |\n") && text.contains("- round 3: a stall\n"),
+            text.contains("| x here | 50 of 50 | 49 of 50 | – |\n")
+                && text.ends_with("- x here, loss: it forgets\n- round 3: a stall\n"),
             "{text}"
         );
     }
