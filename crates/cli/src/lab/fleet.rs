@@ -130,7 +130,7 @@ const QUESTIONS: [Question; 5] = [
     },
     Question {
         name: "ipv6",
-        title: "Where IPv6 hurts hosts without headstart: at least 1 % fail, or the median is 20 % above IPv4's on all hosts",
+        title: "Where IPv6 hurts without headstart (fails: 1 % or more; slower: 20 % above IPv4)",
         words: &["label", "verdict"],
         numbers: &[
             "ipv6_connections",
@@ -204,7 +204,7 @@ impl Question {
     fn table(&self, lines: &[Value]) -> String {
         let kinds = self.words.iter().map(|name| (*name, Kind::Text));
         let columns: Vec<_> = kinds.chain(self.numbers.iter().map(|name| (*name, Kind::Number))).collect();
-        let shown: Vec<(String, Kind)> = columns.iter().map(|(name, kind)| (name.replace('_', " "), *kind)).collect();
+        let shown: Vec<(String, Kind)> = columns.iter().map(|(name, kind)| (heading(name), *kind)).collect();
         let shown: Vec<(&str, Kind)> = shown.iter().map(|(name, kind)| (name.as_str(), *kind)).collect();
         let mut table = Table::new(self.title, &shown);
         for line in lines {
@@ -218,6 +218,15 @@ impl Question {
     }
 }
 
+/// A column's name, as a person reads it.
+fn heading(name: &str) -> String {
+    match name {
+        "accelerated" => "with headstart".into(),
+        "twice" => "duplicates".into(),
+        name => name.replace('_', " "),
+    }
+}
+
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => "–".into(),
@@ -225,8 +234,11 @@ fn cell(value: &Value) -> String {
         Value::Bool(false) => "no".into(),
         Value::String(text) => text.clone(),
         number => match number.as_f64() {
-            Some(value) if !number.is_u64() && !number.is_i64() => format!("{value:.1}"),
-            _ => number.to_string(),
+            Some(_) if number.is_u64() || number.is_i64() => number.to_string(),
+            // Half a minute is a hundredth of an hour.
+            Some(value) if value.abs() < 1.0 => format!("{value:.2}"),
+            Some(value) => format!("{value:.1}"),
+            None => number.to_string(),
         },
     }
 }
