@@ -61,7 +61,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Makes existing programs connect faster on slow or broken networks, without changing them.
+/// Makes programs connect faster on slow or broken networks, without changing them.
 #[derive(Debug, Parser)]
 #[command(name = "headstart", version, max_term_width = 100)]
 struct Cli {
