@@ -23,7 +23,11 @@ pub fn all(root: &Path, commit: &Commit) -> Result<(), Failure> {
     }
     settings(root)?;
     // An .rpm has the times of files that are older than its commit, as they are where a clone was updated: copies are not.
-    step("sh", &["-ec", "mkdir target/stage/tree; cp -r packaging LICENSE-APACHE LICENSE-MIT NOTICE target/stage/tree"]).run()?;
+    step(
+        "sh",
+        &["-ec", "mkdir target/stage/tree; cp -r packaging LICENSE-APACHE LICENSE-MIT NOTICE target/stage/tree"],
+    )
+    .run()?;
     let changelog = format!(
         "headstart ({}-1) unstable; urgency=medium\n\n  * Built from the commit {}.\n  * /usr/share/doc/headstart names what has changed.\n\n \
          -- headstart contributors <maintainers@headstart.invalid>  ",

@@ -359,6 +359,8 @@ fn bind_beside(socket: &OwnedFd, other: BorrowedFd<'_>, at: SocketAddr) -> bool 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::netlink::{LOOPBACK, Netlink};
+    use crate::sys::netns::NetNs;
     use std::net::TcpListener;
 
     /// Begins to connect to a service of this host.
@@ -371,96 +373,120 @@ mod tests {
         local(socket).unwrap().port()
     }
 
+    /// In a namespace where no other test has a port: the kernel gives one that is in use to what connects elsewhere.
+    fn alone(test: impl FnOnce() + Send) {
+        let namespace = NetNs::create().unwrap();
+        namespace.run(|| Netlink::open().unwrap().up(LOOPBACK).map(|()| test()).unwrap()).unwrap();
+    }
+
     #[test]
+    #[ignore = "needs network namespaces: cargo xtask test"]
     fn connections_that_share_a_port_inside_share_one_outside_and_no_other_does() {
-        for any in ["127.0.0.1:0", "[::1]:0"] {
-            let [one, other, third] = [(); 3].map(|()| TcpListener::bind(any).unwrap());
-            let first = begun(&one, Origin::default());
-            let own = Origin { port: port(&first), ..Origin::default() };
-            assert_ne!(port(begun(&other, own)), own.port, "somebody else's");
-            let shared = Origin { beside: Some(first.as_fd()), ..own };
-            let second = begun(&other, shared);
-            assert_eq!(port(&second), own.port);
-            let after = Origin { beside: Some(second.as_fd()), ..own };
-            assert_eq!(port(begun(&third, after)), own.port, "as many as there are");
-        }
+        alone(|| {
+            for any in ["127.0.0.1:0", "[::1]:0"] {
+                let [one, other, third] = [(); 3].map(|()| TcpListener::bind(any).unwrap());
+                let first = begun(&one, Origin::default());
+                let own = Origin { port: port(&first), ..Origin::default() };
+                assert_ne!(port(begun(&other, own)), own.port, "somebody else's");
+                let shared = Origin { beside: Some(first.as_fd()), ..own };
+                let second = begun(&other, shared);
+                assert_eq!(port(&second), own.port);
+                let after = Origin { beside: Some(second.as_fd()), ..own };
+                assert_eq!(port(begun(&third, after)), own.port, "as many as there are");
+            }
+        });
     }
 
     #[test]
+    #[ignore = "needs network namespaces: cargo xtask test"]
     fn whoever_may_not_begin_where_it_wants_begins_elsewhere() {
-        let [one, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let first = begun(&one, Origin::default());
-        let shared = Origin { port: port(&first), beside: Some(first.as_fd()), ..Origin::default() };
-        // The very same ends.
-        assert_ne!(port(begun(&one, shared)), shared.port);
-        // What listens has its port for itself.
-        let service = Origin { port: port(&other), ..shared };
-        assert_ne!(port(begun(&one, service)), service.port);
-        for privileged in [0, 22, 1023] {
-            let origin = Origin { port: privileged, ..shared };
-            assert_ne!(port(begun(&one, origin)), privileged);
-        }
+        alone(|| {
+            let [one, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+            let first = begun(&one, Origin::default());
+            let shared = Origin { port: port(&first), beside: Some(first.as_fd()), ..Origin::default() };
+            // The very same ends.
+            assert_ne!(port(begun(&one, shared)), shared.port);
+            // What listens has its port for itself.
+            let service = Origin { port: port(&other), ..shared };
+            assert_ne!(port(begun(&one, service)), service.port);
+            for privileged in [0, 22, 1023] {
+                let origin = Origin { port: privileged, ..shared };
+                assert_ne!(port(begun(&one, origin)), privileged);
+            }
+        });
     }
 
     #[test]
+    #[ignore = "needs network namespaces: cargo xtask test"]
     fn ends_that_a_peer_may_remember_keep_no_connection_from_beginning() {
-        let [one, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let kept = begun(&one, Origin::default());
-        let shared = Origin { port: port(&kept), beside: Some(kept.as_fd()), ..Origin::default() };
-        let ended = begun(&other, shared);
-        assert_eq!(port(&ended), shared.port);
-        let (peer, _) = other.accept().unwrap();
-        // This side ends it first, and so is the one that remembers.
-        drop(ended);
-        drop(peer);
-        let again = begun(&other, shared);
-        assert_eq!(rustix::net::getpeername(&again).unwrap().unwrap(), other.local_addr().unwrap().into());
-    }
-
-    #[test]
-    fn a_port_in_time_wait_is_taken_again_at_an_end_that_was_left_and_at_no_other() {
-        for any in ["127.0.0.1:0", "[::1]:0"] {
-            let [one, other] = [(); 2].map(|()| TcpListener::bind(any).unwrap());
-            let ended = begun(&one, Origin::default());
-            let own = Origin { port: port(&ended), ..Origin::default() };
-            let (peer, _) = one.accept().unwrap();
-            end(&ended, false);
-            drop(peer);
-            let mut heard = [rustix::event::PollFd::new(&ended, rustix::event::PollFlags::RDHUP)];
-            rustix::event::poll(&mut heard, None).unwrap();
+        alone(|| {
+            let [one, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+            let kept = begun(&one, Origin::default());
+            let shared = Origin { port: port(&kept), beside: Some(kept.as_fd()), ..Origin::default() };
+            let ended = begun(&other, shared);
+            assert_eq!(port(&ended), shared.port);
+            let (peer, _) = other.accept().unwrap();
+            // This side ends it first, and so is the one that remembers.
             drop(ended);
-            assert_ne!(port(begun(&other, own)), own.port, "somebody else's");
-            let again = Origin { was_left: true, ..own };
-            // To another peer, and to the same one.
-            let second = begun(&other, again);
-            assert_eq!(port(&second), own.port);
-            let third = begun(&one, Origin { beside: Some(second.as_fd()), ..again });
-            assert_eq!(port(&third), own.port);
-            // What is open is no TIME_WAIT.
-            assert_ne!(
-                port(begun(&TcpListener::bind(any).unwrap(), Origin { port: port(&other), ..again })),
-                port(&other)
-            );
-        }
+            drop(peer);
+            let again = begun(&other, shared);
+            assert_eq!(rustix::net::getpeername(&again).unwrap().unwrap(), other.local_addr().unwrap().into());
+        });
     }
 
     #[test]
+    #[ignore = "needs network namespaces: cargo xtask test"]
+    fn a_port_in_time_wait_is_taken_again_at_an_end_that_was_left_and_at_no_other() {
+        alone(|| {
+            for any in ["127.0.0.1:0", "[::1]:0"] {
+                let [one, other] = [(); 2].map(|()| TcpListener::bind(any).unwrap());
+                let ended = begun(&one, Origin::default());
+                let own = Origin { port: port(&ended), ..Origin::default() };
+                let (peer, _) = one.accept().unwrap();
+                end(&ended, false);
+                drop(peer);
+                let mut heard = [rustix::event::PollFd::new(&ended, rustix::event::PollFlags::RDHUP)];
+                rustix::event::poll(&mut heard, None).unwrap();
+                drop(ended);
+                assert_ne!(port(begun(&other, own)), own.port, "somebody else's");
+                let again = Origin { was_left: true, ..own };
+                // To another peer, and to the same one.
+                let second = begun(&other, again);
+                assert_eq!(port(&second), own.port);
+                let third = begun(&one, Origin { beside: Some(second.as_fd()), ..again });
+                assert_eq!(port(&third), own.port);
+                // What is open is no TIME_WAIT.
+                assert_ne!(
+                    port(begun(&TcpListener::bind(any).unwrap(), Origin { port: port(&other), ..again })),
+                    port(&other)
+                );
+            }
+        });
+    }
+
+    #[test]
+    #[ignore = "needs network namespaces: cargo xtask test"]
     fn an_address_has_its_port_beside_a_socket_of_ours_that_has_all_and_nothing_else_gets_in_between() {
-        let (exit, own) = (Exit::default(), IpAddr::from([127, 0, 0, 9]));
-        let everywhere = datagrams((true, Origin::default()), false, &exit).unwrap();
-        let at = SocketAddr::new(own, port(&everywhere));
-        let origin = Origin { port: at.port(), address: Some(own), ..Origin::default() };
-        assert_ne!(port(datagrams((true, origin), false, &exit).unwrap()), at.port(), "somebody else's");
-        let beside = Origin { beside: Some(everywhere.as_fd()), ..origin };
-        let socket = datagrams((true, beside), false, &exit).unwrap();
-        assert_eq!(local(&socket), Some(at));
-        let stranger = datagram::udp(true).unwrap();
-        sockopt::set_socket_reuseaddr(&stranger, true).unwrap();
-        assert_eq!(bind(&stranger, &at), Err(Errno::ADDRINUSE));
-        // And the other way round.
-        drop(everywhere);
-        let all = Origin { port: at.port(), beside: Some(socket.as_fd()), ..Origin::default() };
-        assert_eq!(local(datagrams((true, all), false, &exit).unwrap()), Some(SocketAddr::new(any(true), at.port())));
+        alone(|| {
+            let (exit, own) = (Exit::default(), IpAddr::from([127, 0, 0, 9]));
+            let everywhere = datagrams((true, Origin::default()), false, &exit).unwrap();
+            let at = SocketAddr::new(own, port(&everywhere));
+            let origin = Origin { port: at.port(), address: Some(own), ..Origin::default() };
+            assert_ne!(port(datagrams((true, origin), false, &exit).unwrap()), at.port(), "somebody else's");
+            let beside = Origin { beside: Some(everywhere.as_fd()), ..origin };
+            let socket = datagrams((true, beside), false, &exit).unwrap();
+            assert_eq!(local(&socket), Some(at));
+            let stranger = datagram::udp(true).unwrap();
+            sockopt::set_socket_reuseaddr(&stranger, true).unwrap();
+            assert_eq!(bind(&stranger, &at), Err(Errno::ADDRINUSE));
+            // And the other way round.
+            drop(everywhere);
+            let all = Origin { port: at.port(), beside: Some(socket.as_fd()), ..Origin::default() };
+            assert_eq!(
+                local(datagrams((true, all), false, &exit).unwrap()),
+                Some(SocketAddr::new(any(true), at.port()))
+            );
+        });
     }
 
     #[test]
