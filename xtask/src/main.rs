@@ -108,8 +108,8 @@ const ALL: &[Chore] = &[
         group: Group::Long,
         name: "interop",
         arguments: "[STACK ...] [CASE ...] [--rounds N] [--program FILE]",
-        summary: "quic-go, aioquic and ngtcp2 against `headstart serve`, and `headstart get` against them, each case 50 times or N; fetches \
-                  the first two from their registries; writes docs/results/interop.md, unless stacks or cases are named",
+        summary: "quic-go, aioquic, ngtcp2, s2n-quic, quiche and Chromium against `headstart serve`, and `headstart get` against their servers, \
+                  each case 50 times or N; fetches four of them from their registries, of which quiche takes minutes to build; writes docs/results/interop.md, unless stacks or cases are named",
         run: interop::run,
     },
     Chore {

@@ -126,7 +126,7 @@ impl Transport {
     }
 
     /// What is still answered to `query` is reported, and not kept.
-    pub fn is_late(&mut self, query: QueryId) {
+    pub fn only_report(&mut self, query: QueryId) {
         self.open.values_mut().filter(|e| e.query == query).for_each(|e| e.late = true);
     }
 
@@ -381,7 +381,7 @@ mod tests {
             transport.send(&poll, |n| n, QueryId(5), asked, server.local_addr().unwrap()).unwrap();
             transport.replies.keep(QueryId(5), b"another's");
             if late {
-                transport.is_late(QueryId(5));
+                transport.only_report(QueryId(5));
             }
             let mut buf = [0u8; 512];
             let (n, peer) = server.recv_from(&mut buf).unwrap();

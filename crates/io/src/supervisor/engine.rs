@@ -265,7 +265,7 @@ impl Hands for Engine {
                 }
             }
             Output::Forget(query) => self.transport.forget(query),
-            Output::Late(query) => self.transport.is_late(query),
+            Output::Late(query) => self.transport.only_report(query),
             Output::Connect { id, to, domain } => self.begin(id, to, domain),
             Output::Watch(AttemptId(n)) => {
                 if let Some(attempt) = self.attempts.get_mut(&n) {
