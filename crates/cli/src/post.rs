@@ -114,10 +114,16 @@ pub type Taken = (String, Vec<u8>);
 /// A server for tests: it answers with these status codes, one a request, and gives the requests.
 #[cfg(test)]
 pub fn server(statuses: &'static [u16]) -> (std::net::SocketAddr, std::thread::JoinHandle<Vec<Taken>>) {
+    answering(statuses.iter().map(|status| (*status, Vec::new())).collect())
+}
+
+/// [`server`], with a body for each answer.
+#[cfg(test)]
+pub fn answering(answers: Vec<(u16, Vec<u8>)>) -> (std::net::SocketAddr, std::thread::JoinHandle<Vec<Taken>>) {
     use std::io::{BufRead as _, BufReader, Read as _, Write as _};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let serve = move |status: &u16| {
+    let serve = move |(status, answer): (u16, Vec<u8>)| {
         let mut stream = BufReader::new(listener.accept().unwrap().0);
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
@@ -126,10 +132,11 @@ pub fn server(statuses: &'static [u16]) -> (std::net::SocketAddr, std::thread::J
         let length = head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
         let mut body = vec![0; length.unwrap()];
         stream.read_exact(&mut body).unwrap();
-        write!(stream.get_mut(), "HTTP/1.1 {status} x\r\ncontent-length: 0\r\n\r\n").unwrap();
+        write!(stream.get_mut(), "HTTP/1.1 {status} x\r\ncontent-length: {}\r\n\r\n", answer.len()).unwrap();
+        stream.get_mut().write_all(&answer).unwrap();
         (head, body)
     };
-    (address, std::thread::spawn(move || statuses.iter().map(serve).collect()))
+    (address, std::thread::spawn(move || answers.into_iter().map(serve).collect()))
 }
 
 #[cfg(test)]

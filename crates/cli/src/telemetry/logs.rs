@@ -111,13 +111,19 @@ fn any(value: &Value) -> Option<Any> {
     })
 }
 
+/// The answer of a collector that refuses `count` events, by OpenTelemetry's own messages.
+#[cfg(test)]
+pub fn refusal(count: i64, why: &str) -> Vec<u8> {
+    use opentelemetry_proto::tonic::collector::logs::v1::{ExportLogsPartialSuccess, ExportLogsServiceResponse};
+    let partial = ExportLogsPartialSuccess { rejected_log_records: count, error_message: why.into() };
+    prost::Message::encode_to_vec(&ExportLogsServiceResponse { partial_success: Some(partial) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     // Read by OpenTelemetry's own messages.
-    use opentelemetry_proto::tonic::collector::logs::v1::{
-        ExportLogsPartialSuccess, ExportLogsServiceRequest, ExportLogsServiceResponse,
-    };
+    use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
     use opentelemetry_proto::tonic::common::v1::{KeyValue as Theirs, any_value::Value as Of};
     use serde_json::json;
 
@@ -163,13 +169,8 @@ mod tests {
 
     #[test]
     fn what_a_collector_refuses_is_read_from_its_answer() {
-        let answer = |rejected_log_records| {
-            let partial = ExportLogsPartialSuccess { rejected_log_records, error_message: "too old".into() };
-            let answer = ExportLogsServiceResponse { partial_success: Some(partial) };
-            prost::Message::encode_to_vec(&answer)
-        };
-        assert_eq!(refused(&answer(3)), Some((3, "too old".into())));
-        for none in [answer(0), answer(-1), Vec::new(), b"{}".to_vec(), b"<html>".to_vec()] {
+        assert_eq!(refused(&refusal(3, "too old")), Some((3, "too old".into())));
+        for none in [refusal(0, "too old"), refusal(-1, "too old"), Vec::new(), b"{}".to_vec(), b"<html>".to_vec()] {
             assert_eq!(refused(&none), None, "{none:?}");
         }
     }

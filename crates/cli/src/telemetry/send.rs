@@ -2,7 +2,8 @@
 //! what sits in programs' connections sends nothing.
 //!
 //! A batch is deleted once the collector has accepted it, so a collector that is away, or a kill in between, loses nothing; what was
-//! sent twice has the same ids.
+//! sent twice has the same ids. A batch of which the collector refused a part must not be sent again (OTLP, partial success): the latest
+//! such batch is set aside, for a person to look at.
 
 use super::logs;
 use crate::exit;
@@ -38,7 +39,7 @@ struct Sent {
 pub fn run(args: &Args, telemetry: &Telemetry) -> anyhow::Result<u8> {
     let mut sent = Sent::default();
     let batches = telemetry.close().context("reading telemetry")?;
-    let came = batches.iter().try_for_each(|batch| hand_over(batch, &args.to, &mut sent));
+    let came = batches.iter().try_for_each(|batch| hand_over(batch, args, telemetry, &mut sent));
     let Sent { batches, events, refused, damaged } = sent;
     if args.format.json {
         let said =
@@ -57,8 +58,8 @@ pub fn run(args: &Args, telemetry: &Telemetry) -> anyhow::Result<u8> {
     Ok(if refused > 0 { exit::DEGRADED } else { exit::OK })
 }
 
-/// Hands one batch over, and deletes it.
-fn hand_over(batch: &Path, to: &Target, sent: &mut Sent) -> anyhow::Result<()> {
+/// Hands one batch over, and deletes it, or sets it aside.
+fn hand_over(batch: &Path, Args { to, .. }: &Args, telemetry: &Telemetry, sent: &mut Sent) -> anyhow::Result<()> {
     let bytes = match std::fs::read(batch) {
         // Another took it away.
         Err(why) if why.kind() == ErrorKind::NotFound => return Ok(()),
@@ -68,19 +69,27 @@ fn hand_over(batch: &Path, to: &Target, sent: &mut Sent) -> anyhow::Result<()> {
     let (events, damaged): (Vec<_>, Vec<_>) =
         lines.map(|line| serde_json::from_slice(line).ok().filter(Value::is_object).ok_or(())).partition(Result::is_ok);
     let events: Vec<Value> = events.into_iter().flatten().collect();
+    let mut aside = None;
     if !events.is_empty() {
         let answer = post::post_and_read(to, MEDIA_TYPE, logs::request(&events))?;
         if let Some((count, why)) = logs::refused(&answer) {
-            crate::complain!("headstart: {to} has refused {}: {why}", plural(count, "event"));
+            let kept = telemetry.refused();
+            let what = plural(count, "event");
+            crate::complain!("headstart: {to} has refused {what}: {why}; their batch is kept as {}", kept.display());
             sent.refused += count;
+            aside = Some(kept);
         }
     }
     sent.batches += 1;
     sent.events += events.len() as u64;
     sent.damaged += damaged.len() as u64;
-    match std::fs::remove_file(batch) {
+    let (done, what) = match aside {
+        Some(kept) => (std::fs::rename(batch, kept), "setting aside"),
+        None => (std::fs::remove_file(batch), "deleting"),
+    };
+    match done {
         Err(why) if why.kind() != ErrorKind::NotFound => {
-            Err(why).with_context(|| format!("deleting {}", batch.display()))
+            Err(why).with_context(|| format!("{what} {}", batch.display()))
         }
         _ => Ok(()),
     }
@@ -122,6 +131,21 @@ mod tests {
         assert_eq!(requests[0].1, requests[1].1, "the same event, and half a line is none");
         assert!(requests[1].0.starts_with("POST /v1/logs HTTP/1.1\r\n"), "{}", requests[1].0);
         assert!(requests[1].0.to_lowercase().contains("content-type: application/x-protobuf"), "{}", requests[1].0);
+        assert_eq!(send(&telemetry, address).unwrap(), exit::OK, "there is nothing, and no request");
+    }
+
+    #[test]
+    fn a_batch_of_which_a_part_is_refused_is_set_aside_and_never_sent_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut telemetry = telemetry(folder.path());
+        telemetry.run("curl", &Tally::default());
+        let [batch] = &telemetry.batches().unwrap()[..] else { panic!("one batch") };
+        let text = std::fs::read(batch).unwrap();
+        let (address, served) = post::answering(vec![(200, logs::refusal(1, "too old"))]);
+        assert_eq!(send(&telemetry, address).unwrap(), exit::DEGRADED);
+        assert_eq!(served.join().unwrap().len(), 1);
+        assert_eq!(std::fs::read(telemetry.refused()).unwrap(), text);
+        assert_eq!(telemetry.batches().unwrap(), Vec::<std::path::PathBuf>::new());
         assert_eq!(send(&telemetry, address).unwrap(), exit::OK, "there is nothing, and no request");
     }
 }

@@ -104,6 +104,11 @@ impl Telemetry {
         self.spool.batches()
     }
 
+    /// Where the latest batch lies of which a collector refused a part.
+    pub fn refused(&self) -> PathBuf {
+        self.spool.refused()
+    }
+
     /// The batches, all of them whole: the growing one is ended. Each may be taken away.
     pub fn close(&self) -> io::Result<Vec<PathBuf>> {
         self.spool.close()

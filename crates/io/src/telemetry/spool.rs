@@ -55,6 +55,11 @@ impl Spool {
         self.folder.join(format!("{}.jsonl", self.host))
     }
 
+    /// Where the latest batch lies of which a collector refused a part. It is no batch, and not counted as one: there is one at most.
+    pub fn refused(&self) -> PathBuf {
+        self.folder.join(format!("{}.refused", self.host))
+    }
+
     fn counter(&self) -> PathBuf {
         self.folder.join(format!(".{}.missing", self.host))
     }
