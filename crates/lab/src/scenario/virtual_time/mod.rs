@@ -15,6 +15,7 @@ use headstart_link::medium::Way;
 use headstart_link::{Counters, Duplex, Packet};
 
 /// A packet on its way to one end of a flow.
+#[derive(Clone)]
 struct Parcel {
     flow: usize,
     /// Whether it goes to the flow's `to`, or back to its `from`.
@@ -23,6 +24,7 @@ struct Parcel {
 }
 
 /// What is in a packet.
+#[derive(Clone)]
 enum Load {
     /// An IP packet of smoltcp's.
     Tcp(Vec<u8>),
