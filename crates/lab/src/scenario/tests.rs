@@ -102,13 +102,13 @@ fn a_transfer_has_the_congestion_control_that_its_flow_names() {
 #[test]
 fn a_handshake_that_is_lost_is_tried_again_after_a_second() {
     let text = "name='t'\nwhat='t'\nhosts=['a','b']\n[[link]]\nname='l'\nbetween=['a','b']\n\
-                link='delay=10ms,loss=60%;delay=10ms'\n[[flow]]\nname='f'\nkind='tcp'\nfrom='a'\nto='b'\nbytes='1kb'\n";
+                link='delay=10ms,loss=50%;delay=10ms'\n[[flow]]\nname='f'\nkind='tcp'\nfrom='a'\nto='b'\nbytes='1kb'\n";
     let mut seconds = std::collections::BTreeSet::new();
     for seed in 0..40 {
         let mut scenario = read(text).unwrap();
         scenario.seed = seed;
         let played = virtual_time::play(&scenario).unwrap();
-        seconds.insert(played.flows[0].completion.unwrap().as_millis());
+        seconds.extend(played.flows[0].completion.map(|time| time.as_millis()));
     }
     // There and back, and there: without loss; and with a SYN, then two, lost.
     assert!([30, 1030, 3030].iter().all(|at| seconds.contains(at)), "{seconds:?}");
@@ -169,7 +169,7 @@ fn what_is_wrong_is_said_with_file_line_and_reason() {
         ("[[flow]]\nname='f'\nkind='tcp'\nfrom='a'\nto='d'\nbytes='1mb'\ncount=3\n", 6, "has no `count`"),
         (
             "[[flow]]\nname='f'\nkind='ping'\nfrom='a'\nto='d'\ninterval='1ms'\ncount=3\ncongestion='bbr'\n",
-            8,
+            7,
             "has no `congestion`",
         ),
         ("[[flow]]\nname='f'\nkind='smoke'\nfrom='a'\nto='d'\n", 2, "choose one of tcp, datagrams, ping"),
