@@ -11,6 +11,7 @@ const EVERY: Duration = Duration::from_millis(1);
 const PACKETS: u64 = 1000;
 
 /// A packet that knows when it was sent.
+#[derive(Clone)]
 struct Sent(Instant);
 
 impl headstart_link::Packet for Sent {

@@ -12,6 +12,7 @@ const SECONDS: u64 = 30;
 const ROUND: Duration = Duration::from_millis(200);
 
 /// A packet, and when it was sent if it is a message.
+#[derive(Clone)]
 struct Sent(Option<Instant>);
 
 impl Packet for Sent {

@@ -125,6 +125,11 @@ impl<P: Packet> Air<P> {
         Self { sides, medium, rng: seed::stage(seed, 2) }
     }
 
+    pub fn change(&mut self, at: Instant, way: Way, spec: &LinkSpec) {
+        self.work_until(at);
+        self.sides[way.index()].lane.change(spec);
+    }
+
     pub fn push(&mut self, at: Instant, way: Way, packet: P) -> Result<(), Dropped> {
         let at = self.sides[way.index()].lane.arrive(at, packet.wire_len())?;
         self.work_until(at);

@@ -76,6 +76,14 @@ impl<P: Packet> Duplex<P> {
         })
     }
 
+    /// Becomes another link at `at`, as in [`Link::change`]. The medium stays what it is.
+    pub fn change(&mut self, at: Instant, spec: &DuplexSpec) {
+        match &mut self.0 {
+            Joined::Wire(links) => Way::BOTH.map(|way| links[way.index()].change(at, spec.way(way))),
+            Joined::Air(air) => Way::BOTH.map(|way| air.change(at, way, spec.way(way))),
+        };
+    }
+
     /// A packet arrives to go `way`. `at` is its logical arrival, as in [`Link::push`].
     pub fn push(&mut self, at: Instant, way: Way, packet: P) -> Result<(), Dropped> {
         match &mut self.0 {

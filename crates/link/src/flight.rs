@@ -7,8 +7,6 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use headstart_core::time::Instant;
 
-use crate::Order;
-
 /// Packets under way, each with its release.
 pub(crate) enum Flight<P> {
     /// Releases never decrease from front to back.
@@ -24,11 +22,18 @@ pub(crate) struct Due<P> {
 }
 
 impl<P> Flight<P> {
-    pub fn new(order: Order) -> Self {
-        match order {
-            Order::Kept => Self::Kept(VecDeque::new()),
-            Order::Free => Self::Free { heap: BinaryHeap::new(), sent: 0 },
-        }
+    /// For packets that may overtake each other, or do not.
+    pub fn new(overtakes: bool) -> Self {
+        if overtakes { Self::Free { heap: BinaryHeap::new(), sent: 0 } } else { Self::Kept(VecDeque::new()) }
+    }
+
+    /// From now on packets may overtake each other, or do not; the last release of those that are under way.
+    pub fn change(&mut self, overtakes: bool) -> Option<Instant> {
+        let under_way: Vec<_> = std::iter::from_fn(|| self.pop()).collect();
+        *self = Self::new(overtakes);
+        let last = under_way.last().map(|(release, _)| *release);
+        under_way.into_iter().for_each(|(release, packet)| self.depart(release, packet));
+        last
     }
 
     /// A packet sets out and is due at `release`, which never decreases if order is kept.

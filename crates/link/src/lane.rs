@@ -2,7 +2,7 @@
 //!
 //! A server (a rate, or a medium that both directions share) takes packets out of the lane and says when each is
 //! through. All times are logical. What never happens here: a packet is never released before it was through and its
-//! delay is over, and never copied or changed.
+//! delay is over (which a packet that overtakes does not have), and never copied or changed but by a mishap.
 
 use std::collections::VecDeque;
 
@@ -11,6 +11,7 @@ use headstart_core::time::Instant;
 use crate::delay::Delay;
 use crate::flight::Flight;
 use crate::loss::Loss;
+use crate::mishap::Mishaps;
 use crate::queue::{Backlog, Head, Queue};
 use crate::{Counters, Dropped, LinkSpec, Order, Outcome, Packet, seed};
 
@@ -23,6 +24,8 @@ pub(crate) struct Lane<P> {
     drops_heads: bool,
     delay_rng: fastrand::Rng,
     loss_rng: fastrand::Rng,
+    mishaps: Mishaps,
+    mishap_rng: fastrand::Rng,
     order: Order,
     /// Packets that wait for the server, each with its arrival.
     waiting: VecDeque<(Instant, P)>,
@@ -50,17 +53,33 @@ impl<P: Packet> Lane<P> {
             queue,
             delay_rng: seed::stage(seed, 0),
             loss_rng: seed::stage(seed, 1),
+            mishaps: spec.mishaps,
+            // 2 is a medium's.
+            mishap_rng: seed::stage(seed, 3),
             order: spec.order,
             waiting: VecDeque::new(),
             backlog: Backlog::default(),
             judged: false,
             begun: VecDeque::new(),
-            flight: Flight::new(spec.order),
+            flight: Flight::new(spec.overtakes()),
             fallen: VecDeque::new(),
             last_arrival: Instant::ZERO,
             last_release: Instant::ZERO,
             counters: Counters::default(),
         }
+    }
+
+    /// What leaves the queue or comes in from now on is treated as `spec` has it; `spec.rate` is the server's business.
+    pub fn change(&mut self, spec: &LinkSpec) {
+        self.delay = spec.delay.build();
+        self.loss = spec.loss.build();
+        self.queue = spec.queue.build();
+        self.drops_heads = self.queue.drops_heads();
+        self.mishaps = spec.mishaps;
+        if let Some(last) = self.flight.change(spec.overtakes()) {
+            self.last_release = self.last_release.max(last);
+        }
+        self.order = spec.order;
     }
 
     /// Counts a packet of `bytes` that arrives at `at`, and lets the loss model judge it. The arrival as it counts from
@@ -148,9 +167,22 @@ impl<P: Packet> Lane<P> {
     #[inline]
     pub fn depart(&mut self, through: Instant, packet: P) {
         let mut release = through + self.delay.draw(through, &mut self.delay_rng);
-        if self.order == Order::Kept {
+        let fate = self.mishaps.draw(&mut self.mishap_rng);
+        if fate.overtakes {
+            release = through;
+        } else if self.order == Order::Kept {
             release = release.max(self.last_release);
             self.last_release = release;
+        }
+        let packet = match fate.damage.map(|random| packet.damaged(random)) {
+            None => packet,
+            Some(Some(damaged)) => damaged,
+            Some(None) => return self.lose(through, packet),
+        };
+        if fate.copied {
+            self.counters.packets_copied += 1;
+            self.counters.bytes_copied += packet.wire_len() as u64;
+            self.flight.depart(release, packet.clone());
         }
         self.flight.depart(release, packet);
     }

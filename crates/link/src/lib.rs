@@ -1,7 +1,7 @@
 //! The floor that imitates: link models and a virtual-time network, pure.
 //!
 //! A [`Link`] is one direction of a link: loss, then a queue, then a rate, then a delay, in that order, first in, first
-//! out. Each of the four is a model from a registry ([`loss::ALL`], [`queue::ALL`], [`rate::ALL`], [`delay::ALL`]); a
+//! out but for [`Mishaps`]. Each of the four is a model from a registry ([`loss::ALL`], [`queue::ALL`], [`rate::ALL`], [`delay::ALL`]); a
 //! [`LinkSpec`] names one of each, [`parse`] reads them from text, [`preset`] keeps the ones with a published source. A
 //! [`Duplex`] is both directions and the medium that joins them ([`medium::ALL`]): two wires, or a channel that they share
 //! instead of having a rate each. [`Network`] joins links into a topology with routes.
@@ -19,6 +19,7 @@ mod lane;
 mod link;
 pub mod loss;
 pub mod medium;
+mod mishap;
 pub mod network;
 pub mod preset;
 pub mod quantity;
@@ -30,7 +31,8 @@ mod text;
 
 pub use duplex::{Duplex, DuplexSpec};
 pub use link::{Counters, Dropped, Link, Outcome, Packet};
+pub use mishap::Mishaps;
 pub use network::Network;
 pub use preset::{Preset, UnknownPreset};
 pub use spec::{BadModel, Entry, Files, LinkSpec, Order, Spec};
-pub use text::{ParseError, parse, parse_duplex, parse_duplex_with_files, parse_with_files};
+pub use text::{ParseError, change, parse, parse_duplex, parse_duplex_with_files, parse_with_files};

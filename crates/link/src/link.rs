@@ -3,7 +3,8 @@
 //! A packet meets loss, then the queue, then the rate, then the delay. All four work in the logical time that the packet
 //! carries, not in the time at which the caller gets round to asking, so that a late caller changes nothing but its own
 //! lateness. First in, first out: a packet that drew a short delay waits for the one before it, unless the specification
-//! says `order=free`. What never happens here: a packet is never released early, altered or copied.
+//! says `order=free`. What never happens here: a packet is never released early, and never altered or copied but by
+//! [`Mishaps`](crate::Mishaps) that the specification asks for.
 
 use headstart_core::machine::Deadline;
 use headstart_core::time::Instant;
@@ -13,18 +14,31 @@ use crate::lane::Lane;
 use crate::queue::Backlog;
 use crate::rate::Rate;
 
-/// What a link carries.
-pub trait Packet {
+/// What a link carries. Copies are made only for links with [`Mishaps::duplicate`](crate::Mishaps::duplicate).
+pub trait Packet: Clone {
     /// Bytes of the IP packet, headers included, link layer excluded.
     fn wire_len(&self) -> usize;
 
     /// Called once, when the rate or the medium takes it out of the queue: for packets that keep a record.
     fn dequeued(&mut self, _at: Instant) {}
+
+    /// The packet with one bit flipped: bit `random` modulo the number of its bits. `None` for packets of which no bytes are known: they
+    /// are lost, as the receiver's checksum would have it.
+    fn damaged(&self, _random: u64) -> Option<Self> {
+        None
+    }
 }
 
 impl Packet for Vec<u8> {
     fn wire_len(&self) -> usize {
         self.len()
+    }
+
+    fn damaged(&self, random: u64) -> Option<Self> {
+        let bit = random.checked_rem(8 * self.len() as u64)?;
+        let mut bytes = self.clone();
+        bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
+        Some(bytes)
     }
 }
 
@@ -70,12 +84,16 @@ pub struct Counters {
     pub packets_dropped: u64,
     /// Bytes that the queue refused or dropped.
     pub bytes_dropped: u64,
+    /// Copies that the link made of packets; they are counted again as they are released.
+    pub packets_copied: u64,
+    /// Bytes of the copies.
+    pub bytes_copied: u64,
 }
 
 impl Counters {
     /// Packets that are still inside.
     pub fn packets_held(&self) -> u64 {
-        self.packets_in - self.packets_out - self.packets_lost - self.packets_dropped
+        self.packets_in + self.packets_copied - self.packets_out - self.packets_lost - self.packets_dropped
     }
 }
 
@@ -83,13 +101,24 @@ impl Counters {
 /// [`Duplex`](crate::Duplex).
 pub struct Link<P> {
     rate: Box<dyn Rate>,
+    /// When the rate before this one is through with what it has begun.
+    free: Instant,
     lane: Lane<P>,
 }
 
 impl<P: Packet> Link<P> {
     /// An empty link. The same `spec`, `seed` and pushes give the same releases.
     pub fn new(spec: &LinkSpec, seed: u64) -> Self {
-        Self { rate: spec.rate.build(), lane: Lane::new(spec, seed) }
+        Self { rate: spec.rate.build(), free: Instant::ZERO, lane: Lane::new(spec, seed) }
+    }
+
+    /// Becomes another link at `at`: what is under way comes out when it was to, what waits is served by the new rate, and what arrives
+    /// from now on meets the new loss and the new queue.
+    pub fn change(&mut self, at: Instant, spec: &LinkSpec) {
+        self.work_until(at);
+        self.free = self.start(at);
+        self.rate = spec.rate.build();
+        self.lane.change(spec);
     }
 
     /// A packet arrives. `at` is its logical arrival, which may be earlier than the caller's now; one that is earlier
@@ -100,7 +129,7 @@ impl<P: Packet> Link<P> {
         let at = self.lane.arrive(at, packet.wire_len())?;
         self.work_until(at);
         // A packet that finds the server idle never waits, so the smallest queue still passes it.
-        let at_once = self.lane.head().is_none() && self.rate.start(at) <= at;
+        let at_once = self.lane.head().is_none() && self.start(at) <= at;
         self.lane.join(at, packet, at_once)?;
         self.work_until(at);
         Ok(())
@@ -146,7 +175,7 @@ impl<P: Packet> Link<P> {
             // What still waits can only leave after what is already leaving.
             return release;
         }
-        let start = self.lane.head().map(|arrival| Deadline { at: self.rate.start(arrival), why: "link start" });
+        let start = self.lane.head().map(|arrival| Deadline { at: self.start(arrival), why: "link start" });
         [release, start].into_iter().flatten().min_by_key(|deadline| deadline.at)
     }
 
@@ -160,18 +189,24 @@ impl<P: Packet> Link<P> {
         self.lane.backlog()
     }
 
+    /// When work on a packet begins that waits since `ready`.
+    #[inline]
+    fn start(&self, ready: Instant) -> Instant {
+        self.rate.start(ready.max(self.free))
+    }
+
     /// Lets the rate begin all the work that it begins until `now`.
     #[inline]
     fn work_until(&mut self, now: Instant) {
         while let Some(arrival) = self.lane.head() {
-            let mut start = self.rate.start(arrival);
+            let mut start = self.start(arrival);
             if start > now {
                 return;
             }
             self.lane.cull(start);
             // The packet that is at the head now may have come too late for this start.
             match self.lane.head() {
-                Some(next) if next != arrival => start = self.rate.start(next),
+                Some(next) if next != arrival => start = self.start(next),
                 Some(_) => {}
                 None => return,
             }
@@ -351,6 +386,36 @@ mod tests {
         let end = std::iter::from_fn(|| link.poll(Instant::FAR_FUTURE)).last().unwrap().0;
         let found = link.counters().bytes_out as f64 * 8.0 / (end - ms(0)).as_secs_f64();
         assert!((found / wanted - 1.0).abs() < 0.001, "{found} against {wanted}");
+    }
+
+    #[test]
+    fn a_link_that_becomes_another_finishes_what_it_has_begun() {
+        let mut link = link("rate=12mbit,delay=15ms,queue=2p");
+        for _ in 0..3 {
+            link.push(ms(0), vec![0; 1500]).unwrap();
+        }
+        // The first is under way, the second is half through; the third takes 10 ms now, and no delay, but overtakes nobody.
+        let slow = parse("rate=1200kbit,queue=3p").unwrap().0;
+        link.change(Instant::from_nanos(1_500_000), &slow);
+        let waits: Vec<_> = (0..3).map(|_| link.push(ms(2), vec![0; 1500]).is_ok()).collect();
+        assert_eq!(waits, [true, true, true], "the third is with the rate, so that all three places are free");
+        assert_eq!(link.push(ms(2), vec![0; 1500]), Err(Dropped::QueueFull));
+        let releases: Vec<_> = std::iter::from_fn(|| link.poll(ms(500))).map(|(at, _)| at).collect();
+        assert_eq!(releases, [16, 17, 17, 22, 32, 42].map(ms));
+        assert_eq!(link.counters().packets_held(), 0);
+    }
+
+    #[test]
+    fn packets_that_overtake_are_kept_when_the_link_becomes_one_that_keeps_order() {
+        let mut link = link("delay=20ms,reorder=50%");
+        for k in 0..100u64 {
+            link.push(ms(k), k.to_be_bytes().to_vec()).unwrap();
+        }
+        link.change(ms(100), &parse("delay=1ms").unwrap().0);
+        link.push(ms(100), 100u64.to_be_bytes().to_vec()).unwrap();
+        let out: Vec<_> = std::iter::from_fn(|| link.poll(ms(500))).collect();
+        assert_eq!((out.len(), out.last().unwrap().1.clone()), (101, 100u64.to_be_bytes().to_vec()));
+        assert!(out.is_sorted_by_key(|(at, _)| *at));
     }
 
     #[test]

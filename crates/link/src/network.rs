@@ -39,6 +39,7 @@ pub enum Unsent {
 }
 
 /// A packet and where it goes.
+#[derive(Clone)]
 struct Routed<P> {
     to: NodeId,
     packet: P,
@@ -47,6 +48,10 @@ struct Routed<P> {
 impl<P: Packet> Packet for Routed<P> {
     fn wire_len(&self) -> usize {
         self.packet.wire_len()
+    }
+
+    fn damaged(&self, random: u64) -> Option<Self> {
+        Some(Self { to: self.to, packet: self.packet.damaged(random)? })
     }
 }
 

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use headstart_core::time::Duration;
 
 use crate::delay::BadDelays;
-use crate::quantity::BadQuantity;
+use crate::quantity::{self, BadQuantity};
 use crate::rate::BadTrace;
-use crate::{delay, loss, queue, rate};
+use crate::{Mishaps, delay, loss, queue, rate};
 
 /// The recipe of one model: its name in the registry, its parameters, and how to build it.
 pub struct Spec<M: ?Sized> {
@@ -175,6 +175,8 @@ pub struct LinkSpec {
     pub queue: queue::QueueSpec,
     /// Whether a short delay may overtake a long one.
     pub order: Order,
+    /// What else happens to packets.
+    pub mishaps: Mishaps,
 }
 
 impl Default for LinkSpec {
@@ -186,6 +188,7 @@ impl Default for LinkSpec {
             loss: loss::none(),
             queue: queue::drop_tail(Some(queue::DEFAULT_PACKETS), None),
             order: Order::Kept,
+            mishaps: Mishaps::default(),
         }
     }
 }
@@ -199,6 +202,11 @@ impl LinkSpec {
     /// The shortest time that the delay model may take, without queueing and serialisation.
     pub fn least_delay(&self) -> Duration {
         self.delay.build().least()
+    }
+
+    /// Whether a packet may be released before one that was sent earlier.
+    pub(crate) fn overtakes(&self) -> bool {
+        self.order == Order::Free || self.mishaps.reorder > 0.0
     }
 
     /// The same direction with another rate.
@@ -226,10 +234,16 @@ impl fmt::Display for LinkSpec {
     /// The form that [`crate::parse`] reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rate={},delay={},loss={},queue={}", self.rate, self.delay, self.loss, self.queue)?;
-        match self.order {
-            Order::Kept => Ok(()),
-            Order::Free => write!(f, ",order=free"),
+        if self.order == Order::Free {
+            f.write_str(",order=free")?;
         }
+        let Mishaps { reorder, duplicate, corrupt } = self.mishaps;
+        for (key, share) in [("reorder", reorder), ("duplicate", duplicate), ("corrupt", corrupt)] {
+            if share > 0.0 {
+                write!(f, ",{key}={}", quantity::show_fraction(share))?;
+            }
+        }
+        Ok(())
     }
 }
 

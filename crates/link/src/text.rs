@@ -2,14 +2,14 @@
 //!
 //! Items are parted by commas. The first may be a preset, which the others then change. Each other item is
 //! `key=model:parameters`, or `key=parameters` for the first model of that key's registry. `jitter` makes the delay a
-//! truncated normal one with that standard deviation; `order=free` lets short delays overtake long ones. What is not
-//! mentioned is ideal, but for a queue of 1000 packets. `medium=wlan:strong` in either direction joins both.
+//! truncated normal one with that standard deviation; `order=free` lets short delays overtake long ones; `reorder`, `duplicate` and
+//! `corrupt` are shares of packets ([`Mishaps`](crate::Mishaps)). What is not mentioned is ideal, but for a queue of 1000 packets. `medium=wlan:strong` in either direction joins both.
 //! No file is opened here: a caller that allows `rate=trace:FILE` passes a reader to [`parse_with_files`].
 
 use crate::medium::{self, MediumSpec, Way};
 use crate::preset::{self, UnknownPreset};
 use crate::quantity::{self, BadQuantity};
-use crate::{BadModel, DuplexSpec, Entry, Files, LinkSpec, Order, Spec, delay, loss, queue, rate};
+use crate::{BadModel, DuplexSpec, Entry, Files, LinkSpec, Mishaps, Order, Spec, delay, loss, queue, rate};
 use headstart_core::time::Duration;
 
 /// Why a text is not a link.
@@ -82,6 +82,30 @@ pub enum ParseError {
         /// The item.
         part: String,
     },
+    /// A share of packets does not read.
+    #[error("`{part}`: {reason}")]
+    Share {
+        /// The item.
+        part: String,
+        /// What is wrong.
+        reason: BadQuantity,
+    },
+    /// `reorder` needs a delay that packets can skip.
+    #[error(
+        "reorder={share} without a delay: packets overtake by skipping the delay, so write one, such as delay=15ms"
+    )]
+    ReorderWithout {
+        /// The share.
+        share: String,
+    },
+    /// Another medium for a link that is in use.
+    #[error("medium={medium}: the medium of a link in use is {found}, and stays")]
+    OtherMedium {
+        /// What was asked for.
+        medium: String,
+        /// What the link has.
+        found: String,
+    },
     /// A rate beside a medium that has its own.
     #[error(
         "rate={rate} with medium={medium}: that medium is the rate of both directions; leave the rate out, or write rate=unlimited after a preset"
@@ -116,7 +140,7 @@ pub enum ParseError {
     },
 }
 
-const KEYS: &str = "rate, delay, jitter, loss, queue, order, medium";
+const KEYS: &str = "rate, delay, jitter, loss, queue, order, reorder, duplicate, corrupt, medium";
 const EXAMPLE: &str = "rate=100mbit,delay=15ms,jitter=2ms,loss=1%,queue=100p";
 
 /// Reads a link whose directions share nothing: up and down. See the module for the form.
@@ -137,21 +161,51 @@ pub fn parse_duplex(text: &str) -> Result<DuplexSpec, ParseError> {
 
 /// As [`parse_duplex`], for a text that may name trace files, which `files` reads.
 pub fn parse_duplex_with_files(text: &str, files: &mut Files<'_>) -> Result<DuplexSpec, ParseError> {
+    let ideal = DuplexSpec::wire(LinkSpec::default(), LinkSpec::default());
+    let (spec, medium) = changed(&ideal, text, files)?;
+    whole(DuplexSpec { medium: medium.unwrap_or(ideal.medium), ..spec })
+}
+
+/// `base` with what `text` says of it: `rate=5mbit` leaves all but the rate, `delay=50ms;delay=20ms` changes both delays, a preset takes the
+/// place of all. The medium stays; `files` reads trace files.
+pub fn change(base: &DuplexSpec, text: &str, files: &mut Files<'_>) -> Result<DuplexSpec, ParseError> {
+    let (spec, medium) = changed(base, text, files)?;
+    match medium.filter(|medium| *medium != base.medium) {
+        Some(medium) => Err(ParseError::OtherMedium { medium: medium.to_string(), found: base.medium.to_string() }),
+        None => whole(DuplexSpec { medium: base.medium.clone(), ..spec }),
+    }
+}
+
+/// `base` but for its medium with what `text` says of both directions; and the medium if it names one.
+fn changed(
+    base: &DuplexSpec,
+    text: &str,
+    files: &mut Files<'_>,
+) -> Result<(DuplexSpec, Option<MediumSpec>), ParseError> {
     let directions: Vec<&str> = text.split(';').collect();
     let (first, second) = match directions[..] {
         [both] => (both, both),
         [up, down] => (up, down),
         _ => return Err(ParseError::Directions { text: text.to_owned(), count: directions.len() }),
     };
-    let (up, up_medium) = direction(text, first, Way::Up, files)?;
-    let (down, down_medium) = direction(text, second, Way::Down, files)?;
+    let (up, up_medium) = direction(&base.up, text, first, Way::Up, files)?;
+    let (down, down_medium) = direction(&base.down, text, second, Way::Down, files)?;
     let medium = match (up_medium, down_medium) {
         (Some(up), Some(down)) if up != down => {
             return Err(ParseError::TwoMedia { up: up.to_string(), down: down.to_string() });
         }
-        (up, down) => up.or(down).unwrap_or_else(medium::wire),
+        (up, down) => up.or(down),
     };
-    let spec = DuplexSpec { up, down, medium };
+    Ok((DuplexSpec::wire(up, down), medium))
+}
+
+/// `spec`, if its parts go together.
+fn whole(spec: DuplexSpec) -> Result<DuplexSpec, ParseError> {
+    for way in Way::BOTH.map(|way| spec.way(way)) {
+        if way.mishaps.reorder > 0.0 && way.delay == delay::constant(Duration::ZERO) {
+            return Err(ParseError::ReorderWithout { share: quantity::show_fraction(way.mishaps.reorder) });
+        }
+    }
     if !spec.is_wire()
         && let Some(way) = Way::BOTH.into_iter().find(|&way| spec.way(way).rate != rate::unlimited())
     {
@@ -165,8 +219,9 @@ fn no_files(_: &str) -> Result<String, String> {
     Err("trace files are not read here".to_owned())
 }
 
-/// One direction, and the medium if it names one.
+/// One direction, which is `base` but for what `text` says, and the medium if it names one.
 fn direction(
+    base: &LinkSpec,
     whole: &str,
     text: &str,
     way: Way,
@@ -175,7 +230,7 @@ fn direction(
     if text.trim().is_empty() {
         return Err(ParseError::Empty { text: whole.to_owned() });
     }
-    let mut spec = LinkSpec::default();
+    let mut spec = base.clone();
     let mut seen: Vec<&'static str> = Vec::new();
     let (mut jitter, mut medium) = (None, None);
     for (index, part) in text.split(',').map(str::trim).enumerate() {
@@ -255,7 +310,15 @@ fn of_link(
             spec.order = known.map(|(_, order)| *order).ok_or(ParseError::Order { part: part.to_owned() })?;
             "order"
         }
-        key => return Err(ParseError::UnknownKey { part: part.to_owned(), key: key.to_owned() }),
+        key => {
+            let Mishaps { reorder, duplicate, corrupt } = &mut spec.mishaps;
+            let shares = [("reorder", reorder), ("duplicate", duplicate), ("corrupt", corrupt)];
+            let Some((key, share)) = shares.into_iter().find(|(name, _)| *name == key) else {
+                return Err(ParseError::UnknownKey { part: part.to_owned(), key: key.to_owned() });
+            };
+            *share = quantity::fraction(value).map_err(|reason| ParseError::Share { part: part.to_owned(), reason })?;
+            key
+        }
     })
 }
 
@@ -324,6 +387,44 @@ mod tests {
     }
 
     #[test]
+    fn mishaps_are_shares_and_overtaking_needs_a_delay() {
+        let (up, _) = parse("delay=15ms,reorder=25%,duplicate=1%,corrupt=0.001").unwrap();
+        assert_eq!(up.mishaps, Mishaps { reorder: 0.25, duplicate: 0.01, corrupt: 0.001 });
+        assert!(up.to_string().ends_with(",reorder=0.25,duplicate=0.01,corrupt=0.001"), "{up}");
+        assert_eq!(
+            error("reorder=25%"),
+            "reorder=0.25 without a delay: packets overtake by skipping the delay, so write one, such as delay=15ms"
+        );
+        assert!(error("corrupt=150%").starts_with("`corrupt=150%`: `150%` is not a share"));
+        assert_eq!(error("corrupt=1%,corrupt=2%"), "`corrupt=2%`: corrupt is given twice for one direction");
+    }
+
+    #[test]
+    fn a_change_leaves_what_it_does_not_name() {
+        let base = parse_duplex("rate=10mbit,delay=5ms,loss=1%;rate=50mbit,delay=5ms").unwrap();
+        let change = |text: &str| change(&base, text, &mut no_files).map(|spec| spec.to_string());
+        let queue = "queue=drop-tail:1000p";
+        let down = format!("loss=none,{queue}");
+        assert_eq!(
+            change("rate=1mbit").unwrap(),
+            format!(
+                "rate=constant:1mbit,delay=constant:5ms,loss=bernoulli:0.01,{queue};\
+                 rate=constant:1mbit,delay=constant:5ms,{down}"
+            )
+        );
+        assert_eq!(
+            change("delay=50ms;rate=unlimited").unwrap(),
+            format!(
+                "rate=constant:10mbit,delay=constant:50ms,loss=bernoulli:0.01,{queue};\
+                 rate=unlimited,delay=constant:5ms,{down}"
+            )
+        );
+        assert_eq!(change("lte").unwrap(), parse_duplex("lte").unwrap().to_string());
+        assert!(change("medium=wlan:strong").unwrap_err().to_string().contains("and stays"));
+        assert!(change("").unwrap_err().to_string().contains("empty"));
+    }
+
+    #[test]
     fn two_directions_are_up_and_down() {
         let (up, down) = parse("rate=20mbit;rate=129mbit,queue=infinite").unwrap();
         assert_eq!(up.rate, rate::constant(20_000_000));
@@ -373,12 +474,12 @@ mod tests {
         assert!(error("lten").contains("lte, "));
         assert_eq!(
             error("rate=1mbit,dealy=3ms"),
-            "unknown key `dealy` in `dealy=3ms`; choose one of rate, delay, jitter, loss, queue, order, medium"
+            "unknown key `dealy` in `dealy=3ms`; choose one of rate, delay, jitter, loss, queue, order, reorder, duplicate, corrupt, medium"
         );
         assert_eq!(error("rate=1mbit,rate=2mbit"), "`rate=2mbit`: rate is given twice for one direction");
         assert_eq!(
             error("rate=1mbit,lte"),
-            "`lte` has no value: write KEY=VALUE with one of rate, delay, jitter, loss, queue, order, medium"
+            "`lte` has no value: write KEY=VALUE with one of rate, delay, jitter, loss, queue, order, reorder, duplicate, corrupt, medium"
         );
         assert!(error("loss=often").starts_with("`loss=often`: `often` is not a share: write a percentage"));
         assert!(error("loss=often").contains("; loss is one of bernoulli:SHARE, fades:LENGTH:GAP[:LOSS[:SEED]], "));

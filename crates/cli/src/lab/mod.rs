@@ -5,6 +5,7 @@ mod campaign;
 mod child;
 mod compare;
 mod fleet;
+mod link;
 pub mod progress;
 mod record;
 mod report;
@@ -54,6 +55,9 @@ pub enum Verb {
     Scenario(scenario::Args),
     /// Run a shell or a program behind an emulated link.
     Shell(Shell),
+    /// Show or change the link of a running `lab shell`.
+    #[command(subcommand)]
+    Link(link::Verb),
     /// Run a program and record all its HTTP requests and responses, including TLS.
     Record(record::Record),
     /// Run a program behind an emulated link with recorded servers.
@@ -106,6 +110,7 @@ pub fn run(verb: Verb) -> anyhow::Result<u8> {
         Verb::Query(args) => campaign::query::run(&args),
         Verb::Fleet(verb) => fleet::run(&verb),
         Verb::Scenario(args) => scenario::run(&args),
+        Verb::Link(verb) => link::run(&verb),
         Verb::Record(args) => record::record(&args),
         Verb::Replay(args) => record::replay(&args),
         Verb::Shell(args) => {

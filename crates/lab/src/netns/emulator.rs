@@ -1,4 +1,4 @@
-//! The emulator as the rest of the lab has it: started, told of peers, asked for its account, stopped.
+//! The emulator as the rest of the lab has it: started, told of peers and of changed links, asked for its account, stopped.
 //!
 //! The work is done by one thread (see `worker`). What never happens here: a packet is touched.
 
@@ -9,6 +9,7 @@ use super::switch::{Cable, Peers, Switch};
 use super::worker::{Ports, Shared, Worker, lock};
 use headstart_io::clock::Clock;
 use headstart_io::sys::packet::PacketSocket;
+use headstart_link::DuplexSpec;
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,6 +39,7 @@ impl Emulator {
         let shared = Arc::new(Shared {
             tally: Mutex::default(),
             peers: Mutex::new(None),
+            links: Mutex::default(),
             unrecorded: Arc::default(),
             stop: AtomicBool::new(false),
             wake: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
@@ -70,7 +72,7 @@ impl Emulator {
     /// Replaces the peers.
     pub fn set_peers(&self, peers: Peers) -> io::Result<()> {
         *lock(&self.shared.peers) = Some(peers);
-        self.wake()
+        self.shared.wake()
     }
 
     /// The account so far.
@@ -89,16 +91,27 @@ impl Emulator {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    fn wake(&self) -> io::Result<()> {
-        rustix::io::write(&self.shared.wake, &1u64.to_ne_bytes())?;
-        Ok(())
+    /// What changes its links while it runs.
+    pub fn links(&self) -> Links {
+        Links(self.shared.clone())
+    }
+}
+
+/// The links of an emulator, for whoever changes them.
+pub(super) struct Links(Arc<Shared>);
+
+impl Links {
+    /// Makes another link of the `cable`th; its medium must be the same.
+    pub fn change(&self, cable: usize, link: DuplexSpec) -> io::Result<()> {
+        lock(&self.0.links).push((cable, link));
+        self.0.wake()
     }
 }
 
 impl Drop for Emulator {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
-        let woken = self.wake();
+        let woken = self.shared.wake();
         if let (Ok(()), Some(thread)) = (woken, self.thread.take()) {
             let _ = thread.join();
         }

@@ -6,6 +6,7 @@
 
 mod addressing;
 mod certificate;
+mod control;
 mod emulator;
 mod enter;
 mod frame;
@@ -25,6 +26,7 @@ mod worker;
 
 pub use addressing::{Block, DNS_V4, DNS_V6, MOST_DNS_SERVERS, NotABlock, dns_server};
 pub use certificate::{Certificate, Drops, Lateness};
+pub use control::{Request, ask};
 pub use enter::{Entered, Entry, inside};
 pub use nodes::{Nodes, on_node};
 pub use settings::{Follower, PortKind, Settings, UnknownPortKind};
@@ -89,6 +91,9 @@ pub enum Error {
     /// The world contradicts itself or the lab's own addresses.
     #[error("the world cannot be built: {0}")]
     World(String),
+    /// A running lab has not done what it was asked for.
+    #[error("{0}")]
+    Asked(String),
     /// Labs are nested too deeply.
     #[error("labs can be nested at most five deep: leave the innermost shell first")]
     TooDeep,
@@ -363,13 +368,16 @@ const LONGEST_TRACE: u64 = 64 << 20;
 
 /// Reads a link specification; trace files that it names (`rate=trace:FILE`) are found from the current folder.
 pub fn link(text: &str) -> Result<headstart_link::DuplexSpec, headstart_link::ParseError> {
-    headstart_link::parse_duplex_with_files(text, &mut |name| {
-        let mut trace = String::new();
-        let read = File::open(name).and_then(|file| file.take(LONGEST_TRACE + 1).read_to_string(&mut trace));
-        match read {
-            Ok(bytes) if bytes as u64 > LONGEST_TRACE => Err("it is larger than 64 MiB".to_owned()),
-            Ok(_) => Ok(trace),
-            Err(why) => Err(why.to_string()),
-        }
-    })
+    headstart_link::parse_duplex_with_files(text, &mut files)
+}
+
+/// Reads a trace file.
+fn files(name: &str) -> Result<String, String> {
+    let mut trace = String::new();
+    let read = File::open(name).and_then(|file| file.take(LONGEST_TRACE + 1).read_to_string(&mut trace));
+    match read {
+        Ok(bytes) if bytes as u64 > LONGEST_TRACE => Err("it is larger than 64 MiB".to_owned()),
+        Ok(_) => Ok(trace),
+        Err(why) => Err(why.to_string()),
+    }
 }

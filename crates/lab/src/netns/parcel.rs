@@ -1,8 +1,8 @@
 //! Frames inside the emulator: taken in once, shared by their segments, in rooms that are used again and again.
 //!
 //! A [`Parcel`] is one packet of at most one MTU as a wire would carry it: what the link models decide about. Several of
-//! them may lie in one [`Frame`], a super-packet of the kernel. Bytes are copied once at most, on their way in, and never
-//! changed.
+//! them may lie in one [`Frame`], a super-packet of the kernel. Bytes are copied once at most, on their way in, and changed
+//! only in a copy that a link is to damage.
 
 use super::frame::ETHERNET;
 use super::super_packet::{Cut, finish};
@@ -175,6 +175,15 @@ impl Packet for Parcel {
             Some(cut) => cut.wire_len(self.segment()),
             None => self.frame.bytes.len().saturating_sub(ETHERNET),
         }
+    }
+
+    /// A bit of the IP packet, as a wire would have carried it: the receiver sees that its checksum is wrong.
+    fn damaged(&self, random: u64) -> Option<Self> {
+        let mut bytes = self.to_wire();
+        let packet = bytes.get_mut(ETHERNET..)?;
+        let bit = random.checked_rem(8 * packet.len() as u64)?;
+        packet[(bit / 8) as usize] ^= 1 << (bit % 8);
+        Some(Self { frame: Arc::new(Frame::new(bytes, Offload::default())?), segment: 0 })
     }
 }
 

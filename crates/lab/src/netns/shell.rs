@@ -3,7 +3,8 @@
 //! Nested at will: inside another lab's client it adds its link in series to that lab's network, whose client becomes a
 //! router, as users of mm-delay and mm-link (Mahimahi) expect. Terminal, signals and exit statuses pass through.
 
-use super::emulator::Emulator;
+use super::control::{Control, LINK};
+use super::emulator::{Emulator, Links};
 use super::settings::Settings;
 use super::switch::{Cable, Peers};
 use super::topology::{self, Far};
@@ -13,6 +14,7 @@ use crate::world::{Fate, Host, Record, Reply, Site, World};
 use headstart_core::time::Duration;
 use headstart_io::clock::Clock;
 use headstart_io::sys::signal;
+use headstart_link::DuplexSpec;
 use std::ffi::OsString;
 use std::io;
 use std::net::IpAddr;
@@ -52,7 +54,12 @@ pub fn shell_with(link: &str, command: &[OsString], settings: &Settings) -> Resu
     }
     let Some(outer) = outer else {
         let network = Network::build_with(&default_world(link), settings)?;
-        let status = run_command(command, |command| network.adopt(command))?;
+        let control = control(network.emulator.links(), spec)?;
+        let status = run_command(command, |command| {
+            network.adopt(command)?;
+            command.env(LINK, control.path());
+            Ok(())
+        })?;
         vouch(&network.certificate());
         drop(network);
         return Ok(whole(status, settings));
@@ -60,17 +67,24 @@ pub fn shell_with(link: &str, command: &[OsString], settings: &Settings) -> Resu
     let seed = default_world(link).seed.wrapping_add(u64::from(outer.depth()) + 1);
     let kind = settings.ports_for(&spec);
     let (wires, ports) = topology::lay(Far::OuterClient(outer), kind)?;
-    let cable = Cable { name: topology::ACCESS_NAME.into(), ends: topology::ACCESS, link: spec, ahead: kind.quantum() };
+    let link = spec.clone();
+    let cable = Cable { name: topology::ACCESS_NAME.into(), ends: topology::ACCESS, link, ahead: kind.quantum() };
     let emulator = Emulator::start(&[cable], seed, ports, Peers::new(), Clock::new(), settings)
         .map_err(|source| Error::Io { what: "starting the emulator".into(), source })?;
+    let control = control(emulator.links(), spec)?;
     let status = run_command(command, |command| {
         wires.client.adopt(command).map_err(|source| Error::Io { what: "preparing a command".into(), source })?;
-        command.env_remove(super::enter::INSIDE).env(BLOCK, wires.block.to_string());
+        command.env_remove(super::enter::INSIDE).env(BLOCK, wires.block.to_string()).env(LINK, control.path());
         Ok(())
     })?;
     vouch(&emulator.certificate());
     drop(emulator);
     Ok(whole(status, settings))
+}
+
+/// Lets the link be changed while the command runs.
+fn control(links: Links, link: DuplexSpec) -> Result<Control, Error> {
+    Control::start(links, link).map_err(|source| Error::Io { what: "making the socket for `lab link`".into(), source })
 }
 
 /// The exit status of a command whose network is gone: a record that was cut off is no success.

@@ -111,6 +111,10 @@ impl Packet for Held {
         self.parcel.wire_len()
     }
 
+    fn damaged(&self, random: u64) -> Option<Self> {
+        Some(Self { parcel: self.parcel.damaged(random)?, ..*self })
+    }
+
     fn dequeued(&mut self, at: Instant) {
         self.dequeued = Some(at);
     }
@@ -183,6 +187,13 @@ impl Switch {
     /// Replaces the peers; packets that are on their way stay on it.
     pub fn set_peers(&mut self, peers: Peers) {
         self.peers = peers;
+    }
+
+    /// Makes another link of a cable at `at`; its medium stays. A cable that there is not is none.
+    pub fn change(&mut self, cable: usize, at: Instant, link: &DuplexSpec) {
+        if let Some(cable) = self.cables.get_mut(cable) {
+            cable.link.change(at, link);
+        }
     }
 
     /// A frame came in at `port` at the moment `at`. Packets of it that do not come out are put into `gone`; some may go

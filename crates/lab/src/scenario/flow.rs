@@ -24,6 +24,8 @@ pub enum Traffic {
     Tcp {
         /// Bytes of the stream.
         bytes: u64,
+        /// The congestion control of the sender, by Linux's name; CUBIC if none.
+        congestion: Option<String>,
     },
     /// Datagrams at a steady rate.
     Datagrams {

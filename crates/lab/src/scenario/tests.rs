@@ -44,7 +44,7 @@ fn every_shipped_scenario_plays_to_its_end_and_again_the_same() {
         let played = virtual_time::play(&scenario).unwrap();
         for (flow, measured) in scenario.flows.iter().zip(&played.flows) {
             match &flow.traffic {
-                Traffic::Tcp { bytes } => {
+                Traffic::Tcp { bytes, .. } => {
                     assert_eq!(measured.bytes, *bytes, "{} {}", entry.name, flow.name);
                     assert!(measured.completion.is_some());
                 }
@@ -74,6 +74,44 @@ fn a_transfer_fills_the_narrowest_link() {
     let time = played.flows[0].completion.unwrap().as_secs_f64();
     // 3 MB in full packets take 2.05 s at 12 Mbit/s; the handshake and the slow start come on top.
     assert!((2.0..2.6).contains(&time), "{time}");
+}
+
+#[test]
+fn a_transfer_has_the_congestion_control_that_its_flow_names() {
+    let text = |rest: &str| {
+        format!(
+            "name='t'\nwhat='t'\nhosts=['a','b']\n[[link]]\nname='l'\nbetween=['a','b']\n\
+             link='rate=50mbit,delay=20ms,loss=1%'\n[[flow]]\nname='f'\nkind='tcp'\nfrom='a'\nto='b'\nbytes='10mb'\n{rest}"
+        )
+    };
+    let time = |rest: &str| {
+        let played = virtual_time::play(&read(&text(rest)).unwrap()).unwrap();
+        played.flows[0].completion.unwrap().as_secs_f64()
+    };
+    let (cubic, bbr) = (time(""), time("congestion='bbr'\n"));
+    assert_eq!(cubic, time("congestion='cubic'\n"));
+    // 10 MB take 1.7 s at 50 Mbit/s. Random losses halve CUBIC's window again and again, and tell BBR nothing.
+    assert!(bbr < 3.0 && cubic > 2.0 * bbr, "{cubic} s, {bbr} s");
+    let why = virtual_time::play(&read(&text("congestion='vegas'\n")).unwrap()).unwrap_err();
+    assert_eq!(
+        why,
+        "flow \"f\": virtual time has no congestion control `vegas`: write cubic or bbr, or use --time real"
+    );
+}
+
+#[test]
+fn a_handshake_that_is_lost_is_tried_again_after_a_second() {
+    let text = "name='t'\nwhat='t'\nhosts=['a','b']\n[[link]]\nname='l'\nbetween=['a','b']\n\
+                link='delay=10ms,loss=50%;delay=10ms'\n[[flow]]\nname='f'\nkind='tcp'\nfrom='a'\nto='b'\nbytes='1kb'\n";
+    let mut seconds = std::collections::BTreeSet::new();
+    for seed in 0..40 {
+        let mut scenario = read(text).unwrap();
+        scenario.seed = seed;
+        let played = virtual_time::play(&scenario).unwrap();
+        seconds.extend(played.flows[0].completion.map(|time| time.as_millis()));
+    }
+    // There and back, and there: without loss; and with a SYN, then two, lost.
+    assert!([30, 1030, 3030].iter().all(|at| seconds.contains(at)), "{seconds:?}");
 }
 
 #[test]
@@ -129,6 +167,11 @@ fn what_is_wrong_is_said_with_file_line_and_reason() {
         ("[[flow]]\nname='f'\nkind='tcp'\nfrom='a'\nto='d'\n", 2, "needs `bytes`"),
         ("[[flow]]\nname='f'\nkind='tcp'\nfrom='a'\nto='d'\nbytes='0b'\n", 5, "above zero"),
         ("[[flow]]\nname='f'\nkind='tcp'\nfrom='a'\nto='d'\nbytes='1mb'\ncount=3\n", 6, "has no `count`"),
+        (
+            "[[flow]]\nname='f'\nkind='ping'\nfrom='a'\nto='d'\ninterval='1ms'\ncount=3\ncongestion='bbr'\n",
+            7,
+            "has no `congestion`",
+        ),
         ("[[flow]]\nname='f'\nkind='smoke'\nfrom='a'\nto='d'\n", 2, "choose one of tcp, datagrams, ping"),
         (
             "[[flow]]\nname='f'\nkind='datagrams'\nfrom='a'\nto='d'\nrate='1mbit'\nsize=9\nduration='1s'\n",

@@ -84,6 +84,7 @@ struct FlowText {
     family: Option<Spanned<String>>,
     start: Option<Spanned<String>>,
     bytes: Option<Spanned<String>>,
+    congestion: Option<Spanned<String>>,
     rate: Option<Spanned<String>>,
     size: Option<Spanned<usize>>,
     duration: Option<Spanned<String>>,
@@ -207,9 +208,10 @@ fn flow(text: &FlowText, nodes: &[Node], wires: &[Wire], line: &dyn Fn(usize) ->
 }
 
 fn traffic(text: &FlowText) -> Result<Traffic, Fault> {
-    let FlowText { kind, bytes, rate, size, duration: time, interval, count, .. } = text;
+    let FlowText { kind, bytes, congestion, rate, size, duration: time, interval, count, .. } = text;
     let given = [
         ("bytes", bytes.as_ref().map(Spanned::span)),
+        ("congestion", congestion.as_ref().map(Spanned::span)),
         ("rate", rate.as_ref().map(Spanned::span)),
         ("size", size.as_ref().map(Spanned::span)),
         ("duration", time.as_ref().map(Spanned::span)),
@@ -230,10 +232,11 @@ fn traffic(text: &FlowText) -> Result<Traffic, Fault> {
     };
     match kind.get_ref().as_str() {
         "tcp" => {
-            only(&["bytes"])?;
+            only(&["bytes", "congestion"])?;
+            let congestion = congestion.as_ref().map(|name| name.get_ref().clone());
             let bytes = bytes.as_ref().ok_or_else(|| missing("bytes"))?;
             match quantity::room(bytes.get_ref()) {
-                Ok(Room::Bytes(room)) if room > 0 => Ok(Traffic::Tcp { bytes: room as u64 }),
+                Ok(Room::Bytes(room)) if room > 0 => Ok(Traffic::Tcp { bytes: room as u64, congestion }),
                 Ok(_) => Err(fault(bytes, format!("{:?}: write bytes above zero, such as \"2mb\"", bytes.get_ref()))),
                 Err(e) => Err(fault(bytes, e.to_string())),
             }

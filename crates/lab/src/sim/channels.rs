@@ -69,13 +69,13 @@ pub struct Gone {
 }
 
 /// What travels on a channel.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Framed {
     bytes: usize,
     what: What,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum What {
     Packet(Box<(Order, Facts, Packet)>),
     /// With the number of the packet of the other channel that says the same.

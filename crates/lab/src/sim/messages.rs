@@ -94,11 +94,13 @@ pub struct StreamResult {
     pub back: u64,
 }
 
+#[derive(Clone)]
 struct Carried {
     connection: u16,
     what: What,
 }
 
+#[derive(Clone)]
 enum What {
     Segment(Segment),
     /// The newest message of a datagram.

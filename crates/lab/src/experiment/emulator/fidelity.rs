@@ -59,6 +59,7 @@ struct Line {
     fate: String,
 }
 
+#[derive(Clone)]
 struct Sized(usize, usize);
 
 impl Packet for Sized {

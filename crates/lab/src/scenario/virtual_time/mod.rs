@@ -1,20 +1,20 @@
-//! A scenario in virtual time: its links are the models themselves, its hosts smoltcp's TCP and plain datagrams.
+//! A scenario in virtual time: its links are the models themselves, its hosts the simulator's TCP and plain datagrams.
 //!
-//! Same file, same figures, bit for bit. Nodes take no time. What is not modelled: TCP beyond what smoltcp does (it has no
-//! selective acknowledgements), so that transfers over links with losses take longer than with the kernel's TCP;
-//! `real_time` shows by how much.
+//! Same file, same figures, bit for bit. Nodes take no time. What TCP is and what it lacks: [`crate::sim::tcp`].
 
 mod datagrams;
 mod tcp;
 
 use super::routes::{End, Routes, owner};
 use super::{Measured, Scenario, Traffic};
+use crate::sim::tcp::{BBR, MODERN, Segment, Stack};
 use headstart_core::path::Family;
 use headstart_core::time::Instant;
 use headstart_link::medium::Way;
 use headstart_link::{Counters, Duplex, Packet};
 
 /// A packet on its way to one end of a flow.
+#[derive(Clone)]
 struct Parcel {
     flow: usize,
     /// Whether it goes to the flow's `to`, or back to its `from`.
@@ -23,9 +23,12 @@ struct Parcel {
 }
 
 /// What is in a packet.
+#[derive(Clone)]
 enum Load {
-    /// An IP packet of smoltcp's.
-    Tcp(Vec<u8>),
+    /// Half of a handshake of TCP, in bytes of IP.
+    Syn(usize),
+    /// A segment, and the bytes that its headers have beyond those of IPv4.
+    Segment(Segment, usize),
     /// A datagram.
     Datagram { number: u64, sent: Instant, wire_len: usize },
 }
@@ -33,7 +36,8 @@ enum Load {
 impl Packet for Parcel {
     fn wire_len(&self) -> usize {
         match &self.load {
-            Load::Tcp(bytes) => bytes.len(),
+            Load::Syn(len) => *len,
+            Load::Segment(segment, extra) => segment.wire_len() + extra,
             Load::Datagram { wire_len, .. } => *wire_len,
         }
     }
@@ -76,22 +80,34 @@ pub fn play(scenario: &Scenario) -> Result<Played, String> {
     let routes = Routes::of(scenario).map_err(|(_, reason)| reason)?;
     let ends = scenario.flows.iter().map(|flow| routes.ends(scenario, flow)).collect::<Result<Vec<_>, _>>()?;
     let links = scenario.wires.iter().zip(scenario.seeds()).map(|(wire, seed)| Duplex::new(&wire.link, seed)).collect();
-    let actor = |(flow, ends): (&super::Flow, &[End; 2])| -> Box<dyn Actor> {
+    let actor = |flow: &super::Flow| -> Result<Box<dyn Actor>, String> {
         let start = Instant::ZERO + flow.start;
-        match flow.traffic {
-            Traffic::Tcp { bytes } => {
-                Box::new(tcp::Transfer::new(start, bytes, ends.map(|end| end.address(flow.family))))
+        Ok(match &flow.traffic {
+            Traffic::Tcp { bytes, congestion } => {
+                let stack = stack(congestion.as_deref()).map_err(|why| format!("flow {:?}: {why}", flow.name))?;
+                Box::new(tcp::Transfer::new(start, *bytes, stack, flow.family))
             }
             Traffic::Datagrams { .. } | Traffic::Ping { .. } => Box::new(datagrams::Datagrams::new(start, flow)),
-        }
+        })
     };
-    let actors = scenario.flows.iter().zip(&ends).map(actor).collect();
+    let actors = scenario.flows.iter().map(actor).collect::<Result<_, _>>()?;
     let mut engine = Engine { scenario, routes, links, ends, actors };
     engine.run();
     Ok(Played {
         flows: engine.actors.iter().map(|actor| actor.measured()).collect(),
         links: engine.links.iter().map(|link| Way::BOTH.map(|way| link.counters(way))).collect(),
     })
+}
+
+/// The sender with this congestion control.
+fn stack(congestion: Option<&str>) -> Result<Stack, String> {
+    match congestion.unwrap_or("cubic") {
+        "cubic" => Ok(MODERN),
+        "bbr" => Ok(BBR),
+        other => {
+            Err(format!("virtual time has no congestion control `{other}`: write cubic or bbr, or use --time real"))
+        }
+    }
 }
 
 impl Engine<'_> {

@@ -1,7 +1,6 @@
 //! TCP of three ages in virtual time: what matters to small messages, after the connection is open.
 //!
-//! smoltcp, which plays page loads elsewhere in the lab, has no SACK and one age. Here loss recovery, acknowledgements and
-//! the congestion window follow the RFCs as Linux reads them, each rule cited where it stands: RACK-TLP (RFC 8985) with
+//! Loss recovery, acknowledgements and the congestion window follow the RFCs as Linux reads them, each rule cited where it stands: RACK-TLP (RFC 8985) with
 //! SACK, or NewReno (RFC 6582) without; delayed acknowledgements; CUBIC (RFC 9438) with HyStart as in Linux's `tcp_cubic.c`; RFC 6298 with Linux's 200 ms. What
 //! is not here: handshakes, closing, flow control, ECN, F-RTO, undoing of false recoveries, SACK compression.
 
@@ -102,6 +101,12 @@ impl Tcp {
     /// The program writes; with TCP_NODELAY it leaves at once if the window allows it.
     pub fn write(&mut self, bytes: &[u8]) {
         self.sender.write(bytes);
+        self.receiver.answered();
+    }
+
+    /// The program writes so many bytes that nobody will read.
+    pub fn write_blank(&mut self, bytes: u64) {
+        self.sender.blank += bytes;
         self.receiver.answered();
     }
 

@@ -51,6 +51,8 @@ pub(super) struct Sender {
     pieces: VecDeque<Piece>,
     unsent: VecDeque<u8>,
     pub endless: bool,
+    /// Bytes that nobody reads and that are still to be sent; behind `unsent`.
+    pub blank: u64,
     /// Bytes of payload in a full segment.
     pub segment: usize,
     next: u64,
@@ -97,6 +99,7 @@ impl Sender {
             pieces: VecDeque::new(),
             unsent: VecDeque::new(),
             endless: false,
+            blank: 0,
             segment: MSS,
             next: 0,
             una: 0,
@@ -137,7 +140,7 @@ impl Sender {
     }
 
     pub fn unacknowledged(&self) -> u64 {
-        self.next - self.una + self.unsent.len() as u64
+        self.next - self.una + self.unsent.len() as u64 + self.blank
     }
 
     pub fn deadline(&self) -> Option<Instant> {
@@ -147,7 +150,7 @@ impl Sender {
     /// When a segment may leave that waits for nothing else.
     fn paced(&self) -> Option<Instant> {
         let bbr = self.bbr.as_ref()?;
-        let waits = self.endless || self.lost > 0 || !self.unsent.is_empty();
+        let waits = self.endless || self.blank > 0 || self.lost > 0 || !self.unsent.is_empty();
         (waits && self.has_room(0)).then_some(bbr.next)
     }
 
@@ -165,6 +168,7 @@ impl Sender {
     pub fn poll(&mut self, now: Instant) -> Option<(u64, usize, Vec<u8>)> {
         if std::mem::take(&mut self.probe) {
             if self.unsent.is_empty()
+                && self.blank == 0
                 && let Some(last) = self.pieces.len().checked_sub(1)
             {
                 return Some(self.send_again(now, last));
@@ -187,11 +191,19 @@ impl Sender {
     }
 
     fn send_new(&mut self, now: Instant) -> Option<(u64, usize, Vec<u8>)> {
-        let len = if self.endless { self.segment } else { self.unsent.len().min(self.segment) };
+        let (len, bytes): (usize, Vec<u8>) = if self.endless {
+            (self.segment, Vec::new())
+        } else if self.unsent.is_empty() {
+            let len = self.segment.min(usize::try_from(self.blank).unwrap_or(usize::MAX));
+            self.blank -= len as u64;
+            (len, Vec::new())
+        } else {
+            let len = self.unsent.len().min(self.segment);
+            (len, self.unsent.drain(..len).collect())
+        };
         if len == 0 {
             return None;
         }
-        let bytes: Vec<u8> = if self.endless { Vec::new() } else { self.unsent.drain(..len).collect() };
         let seq = self.next;
         self.next += len as u64;
         let flying = self.flying;

@@ -139,6 +139,7 @@ fn a_bulk_flow_fills_its_path_and_no_more() {
     assert!(a.retransmissions() > 0);
 }
 
+#[derive(Clone)]
 struct Flight(Segment);
 
 impl headstart_link::Packet for Flight {
