@@ -233,13 +233,8 @@ fn traffic(text: &FlowText) -> Result<Traffic, Fault> {
     match kind.get_ref().as_str() {
         "tcp" => {
             only(&["bytes", "congestion"])?;
-            let congestion = congestion.as_ref().map(|name| name.get_ref().clone());
-            let bytes = bytes.as_ref().ok_or_else(|| missing("bytes"))?;
-            match quantity::room(bytes.get_ref()) {
-                Ok(Room::Bytes(room)) if room > 0 => Ok(Traffic::Tcp { bytes: room as u64, congestion }),
-                Ok(_) => Err(fault(bytes, format!("{:?}: write bytes above zero, such as \"2mb\"", bytes.get_ref()))),
-                Err(e) => Err(fault(bytes, e.to_string())),
-            }
+            let bytes = stream(bytes.as_ref().ok_or_else(|| missing("bytes"))?)?;
+            Ok(Traffic::Tcp { bytes, congestion: congestion.as_ref().map(|name| name.get_ref().clone()) })
         }
         "datagrams" => {
             only(&["rate", "size", "duration"])?;
@@ -267,6 +262,15 @@ fn traffic(text: &FlowText) -> Result<Traffic, Fault> {
             Ok(Traffic::Ping { gap: duration(interval)?, count: counted(*count.get_ref(), count.span())? })
         }
         other => Err(fault(kind, format!("unknown kind of flow `{other}`; choose one of tcp, datagrams, ping"))),
+    }
+}
+
+/// Bytes of a stream.
+fn stream(text: &Spanned<String>) -> Result<u64, Fault> {
+    match quantity::room(text.get_ref()) {
+        Ok(Room::Bytes(room)) if room > 0 => Ok(room as u64),
+        Ok(_) => Err(fault(text, format!("{:?}: write bytes above zero, such as \"2mb\"", text.get_ref()))),
+        Err(e) => Err(fault(text, e.to_string())),
     }
 }
 
