@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 /// Arguments of `headstart forward`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Inherited file descriptor of a TUN interface, with or without IFF_VNET_HDR.
+    /// Inherited file descriptor of a TUN interface, with or without IFF_VNET_HDR, without packet information (IFF_NO_PI). Multicast,
+    /// broadcast, link-local IPv6 and protocols other than TCP, UDP and ICMP echo are dropped (the summary counts them).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
     tun_fd: i32,
     /// Unix socket (`@NAME`: abstract) that receives each new socket with one byte before use, to exclude it from the TUN

@@ -3,8 +3,10 @@
 
 use super::callers::{Callers, network};
 use super::lookups::Lookups;
+use super::spread::Spread;
 use super::udp_flow::UdpFlow;
 use super::{HEADROOM, MappingId, Output, Packet, Record};
+use crate::machine::Deadline;
 use crate::time::{Duration, Instant};
 use crate::wire::ip::icmp::{self, Trouble};
 use crate::wire::ip::{HOP_LIMIT, Header, UDP, checksum, header_len, udp, write};
@@ -18,6 +20,10 @@ const LIFETIME: Duration = Duration::from_secs(300);
 const MOST_PEERS: usize = 256;
 /// The port of DNS.
 const DNS: u16 = 53;
+/// Why a port loses its socket.
+const SILENT_PORT: &str = "a port that has been silent";
+/// Why a datagram is passed on.
+const SPREAD: &str = "datagrams of a bunch";
 
 #[derive(Debug)]
 struct Mapping {
@@ -30,7 +36,13 @@ struct Mapping {
     /// Those of them that have spoken before the program did, and how many of each network.
     strangers: BTreeSet<SocketAddr>,
     callers: Callers,
+    /// What goes out of the port, and what to it.
+    spread: [Spread<Output>; 2],
 }
+
+/// Of [`Mapping::spread`].
+const UP: usize = 0;
+const DOWN: usize = 1;
 
 /// The ports of programs that send datagrams.
 #[derive(Debug)]
@@ -40,6 +52,8 @@ pub(super) struct Datagrams {
     mappings: BTreeMap<MappingId, Mapping>,
     /// But for those that are held.
     by_age: BTreeSet<(Instant, MappingId)>,
+    /// Ports of which something is kept, by when the first of it is to be passed on.
+    due: BTreeSet<(Instant, MappingId, usize)>,
     held: usize,
     next: u64,
 }
@@ -47,7 +61,7 @@ pub(super) struct Datagrams {
 impl Datagrams {
     pub fn new(most: usize) -> Self {
         let (ids, mappings, by_age) = (HashMap::new(), BTreeMap::new(), BTreeSet::new());
-        Self { most, ids, mappings, by_age, held: 0, next: 0 }
+        Self { most, ids, mappings, by_age, due: BTreeSet::new(), held: 0, next: 0 }
     }
 
     /// How many ports there are.
@@ -80,16 +94,25 @@ impl Datagrams {
             }
         }
         bytes.truncate(to);
-        out.push_back(Output::Datagram {
-            mapping,
-            to: peer,
-            bytes,
-            from,
-            traffic_class: header.traffic_class,
-            hop_limit: header.hop_limit,
-            whole: header.whole,
-            train,
-        });
+        let (traffic_class, hop_limit, whole) = (header.traffic_class, header.hop_limit, header.whole);
+        let datagram = Output::Datagram { mapping, to: peer, bytes, from, traffic_class, hop_limit, whole, train };
+        self.pass(now, (mapping, UP), count(to - from, train), datagram, out);
+    }
+
+    /// Passes datagrams on, now or soon.
+    fn pass(
+        &mut self,
+        now: Instant,
+        (id, way): (MappingId, usize),
+        datagrams: u32,
+        what: Output,
+        out: &mut VecDeque<Output>,
+    ) {
+        let Some(mapping) = self.mappings.get_mut(&id) else { return };
+        let spread = &mut mapping.spread[way];
+        let before = spread.due();
+        out.extend(spread.pass(now, datagrams, what));
+        self.due.extend(spread.due().filter(|_| before.is_none()).map(|due| (due, id, way)));
     }
 
     fn open(&mut self, now: Instant, app: SocketAddr, out: &mut VecDeque<Output>) -> MappingId {
@@ -151,10 +174,16 @@ impl Datagrams {
 
     /// A port loses its socket.
     pub fn close(&mut self, id: MappingId, out: &mut VecDeque<Output>) {
-        if let Some(mapping) = self.mappings.remove(&id) {
+        if let Some(mut mapping) = self.mappings.remove(&id) {
             self.by_age.remove(&(mapping.last, id));
             self.held -= usize::from(mapping.is_held);
             self.ids.remove(&mapping.app);
+            for (way, spread) in mapping.spread.iter_mut().enumerate() {
+                if let Some(due) = spread.due() {
+                    self.due.remove(&(due, id, way));
+                }
+                out.extend(spread.rest());
+            }
             out.extend(mapping.flows.into_values().map(|flow| Output::Record(Record::Udp(Box::new(flow)))));
             out.push_back(Output::Unmap { mapping: id });
         }
@@ -185,7 +214,9 @@ impl Datagrams {
         } else {
             mapping.flow_from(now, from, out).received(now, pieces(&bytes[HEADROOM..], train));
         }
-        out.push_back(Output::Packet(dress(from, app, (bytes, train), marks)));
+        let datagrams = count(bytes.len() - HEADROOM, train);
+        let packet = Output::Packet(dress(from, app, (bytes, train), marks));
+        self.pass(now, (id, DOWN), datagrams, packet, out);
     }
 
     /// The network reports the outcome of a datagram.
@@ -222,13 +253,22 @@ impl Datagrams {
         self.mappings.values().flat_map(|mapping| mapping.flows.values())
     }
 
-    /// When the next port has been silent for long enough.
-    pub fn deadline(&self) -> Option<Instant> {
-        self.by_age.first().map(|(last, _)| *last + LIFETIME)
+    /// When the next datagram is to be passed on, or the next port has been silent for long enough.
+    pub fn deadline(&self) -> Option<Deadline> {
+        let due = self.due.first().map(|(at, ..)| Deadline { at: *at, why: SPREAD });
+        let silent = self.by_age.first().map(|(last, _)| Deadline { at: *last + LIFETIME, why: SILENT_PORT });
+        Deadline::earliest([due, silent])
     }
 
-    /// Ports that have been silent for long enough lose their sockets.
+    /// Passes on what is due. Ports that have been silent for long enough lose their sockets.
     pub fn timeout(&mut self, now: Instant, out: &mut VecDeque<Output>) {
+        while let Some((_, id, way)) = self.due.first().copied().filter(|(at, ..)| *at <= now) {
+            self.due.pop_first();
+            let Some(mapping) = self.mappings.get_mut(&id) else { continue };
+            let spread = &mut mapping.spread[way];
+            spread.release(now, out);
+            self.due.extend(spread.due().map(|due| (due, id, way)));
+        }
         while let Some((last, id)) = self.by_age.first().copied() {
             if now < last + LIFETIME {
                 return;
@@ -240,8 +280,8 @@ impl Datagrams {
 
 impl Mapping {
     fn new(now: Instant, app: SocketAddr) -> Self {
-        let (lookups, flows, strangers, callers) = Default::default();
-        Self { app, last: now, is_held: false, lookups, flows, strangers, callers }
+        let (lookups, flows, strangers, callers, spread) = Default::default();
+        Self { app, last: now, is_held: false, lookups, flows, strangers, callers, spread }
     }
 
     /// Where what is kept of a peer is: by itself, or with its network.
@@ -309,6 +349,11 @@ fn header(from: SocketAddr, to: SocketAddr, (traffic_class, hop_limit): (u8, u8)
 /// The size of a train's datagrams, if `len` bytes in pieces of `size` are more than one.
 fn train_of(len: usize, size: Option<u16>) -> Option<u16> {
     size.filter(|size| (1..len).contains(&usize::from(*size)))
+}
+
+/// How many datagrams `len` bytes are.
+fn count(len: usize, train: Option<u16>) -> u32 {
+    train.map_or(1, |size| len.div_ceil(usize::from(size)) as u32)
 }
 
 /// The datagrams of a train, or the one that is none.

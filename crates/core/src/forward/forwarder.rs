@@ -16,9 +16,6 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, SocketAddr};
 
-/// Why a port loses its socket.
-const SILENT_PORT: &str = "a port that has been silent";
-
 /// Of connections that their peer has not answered, one of so many makes room when there is no place left: counting them takes as long as that
 /// many newcomers.
 const MAKE_ROOM: usize = 16;
@@ -493,7 +490,6 @@ impl Machine for Forwarder {
             let why = self.flows.get(id).and_then(Connection::deadline).map_or("nothing", |(_, why)| why);
             Deadline { at: *at, why }
         });
-        let port = self.datagrams.deadline().map(|at| Deadline { at, why: SILENT_PORT });
-        flow.into_iter().chain(port).min_by_key(|deadline| deadline.at)
+        Deadline::earliest([flow, self.datagrams.deadline()])
     }
 }

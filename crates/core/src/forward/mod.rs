@@ -20,6 +20,7 @@ pub mod meter;
 mod observed;
 pub mod pace;
 pub mod profile;
+mod spread;
 mod stream;
 mod tcp;
 mod udp_flow;

@@ -28,6 +28,8 @@ const PATH_MTU: [(i32, i32); 2] = [(libc::IPPROTO_IP, libc::IP_MTU), (libc::IPPR
 const PRIORITY: (i32, i32) = (libc::SOL_SOCKET, libc::SO_PRIORITY);
 /// Below it, a port needs CAP_NET_BIND_SERVICE (ip(7)).
 const FIRST_UNPRIVILEGED: u16 = 1024;
+/// Room for datagrams that have come, until they are read; Linux takes twice that, for what it adds to each. 512 KiB: 450 of them, 37 ms at 100 Mbit/s.
+const RECEIVED: usize = 512 * 1024;
 
 /// Room for what an error quotes of a SYN.
 const QUOTED: usize = 128;
@@ -332,6 +334,10 @@ pub fn refusal(socket: impl AsFd, errno: Errno) -> Failure {
 /// has. Where `trains` are wanted, many that come in a row come at once.
 pub fn datagrams((v4, origin): (bool, Origin<'_>), trains: bool, exit: &Exit) -> std::io::Result<OwnedFd> {
     let socket = datagram::udp(v4)?;
+    // What a program has made its own buffer for must fit in here too. Without the right, as much as the host lets everyone have.
+    if sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVED).is_err() {
+        let _ = sockopt::set_socket_recv_buffer_size(&socket, RECEIVED);
+    }
     if trains {
         // Where the kernel cannot, each comes by itself.
         let _ = train::take(&socket);

@@ -128,8 +128,9 @@ impl Tun {
         }
         let flags = i32::from(u16::from_ne_bytes([request.value[0], request.value[1]]));
         let unfit = |why| Err(fail(why)(io::ErrorKind::InvalidInput.into()));
-        if flags & libc::IFF_TUN == 0 || flags & libc::IFF_NO_PI == 0 {
-            return unfit("it must carry IP packets without a header (IFF_TUN, IFF_NO_PI)");
+        // Of IFF_NO_PI nothing is told: TUNGETIFF has IFF_NOFILTER in the same bit, and sets it. `read` looks at the packets.
+        if flags & libc::IFF_TUN == 0 {
+            return unfit("it must carry IP packets (IFF_TUN)");
         }
         let framed = flags & libc::IFF_VNET_HDR != 0;
         let mut header: libc::c_int = 0;
@@ -166,11 +167,12 @@ impl Tun {
     }
 
     /// Reads a packet into the spare room of `bytes`, of which there must be [`ROOM`]; what is left to do about it. None if
-    /// none waits; `Err` also for a super-packet of an unknown kind.
+    /// none waits; `Err` also for a super-packet of an unknown kind, and `InvalidData` where packets have information before them.
     pub fn read(&self, bytes: &mut Vec<u8>) -> io::Result<Option<Offload>> {
+        let before = bytes.len();
         if !self.framed {
             return match rustix::io::read(&self.file, rustix::buffer::spare_capacity(bytes)) {
-                Ok(_) => Ok(Some(Offload::default())),
+                Ok(_) => without_information(&bytes[before..], &bytes[before..]).map(|()| Some(Offload::default())),
                 Err(Errno::AGAIN) => Ok(None),
                 Err(e) => Err(e.into()),
             };
@@ -193,6 +195,7 @@ impl Tun {
         let len = bytes.len() + got.saturating_sub(HEADER);
         // SAFETY: the kernel has written so many bytes behind the old ones, within the capacity.
         unsafe { bytes.set_len(len) };
+        without_information(&header, &bytes[before..])?;
         Offload::read(header).map(Some).ok_or_else(|| io::Error::other("a super-packet of an unknown kind"))
     }
 
@@ -253,6 +256,17 @@ impl AsFd for Tun {
     }
 }
 
+/// What was read, from its first byte on, and what is taken for its packet: an error if the interface was made without IFF_NO_PI, so that it
+/// begins with flags and a protocol (`struct tun_pi` of linux/if_tun.h).
+fn without_information(read: &[u8], packet: &[u8]) -> io::Result<()> {
+    let is_ip = matches!(packet.first().map(|byte| byte >> 4), Some(4 | 6));
+    if !is_ip && matches!(read, [0, 0, 0x08, 0x00, ..] | [0, 0, 0x86, 0xdd, ..]) {
+        let why = "its packets have information before them: it must be made with IFF_NO_PI";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
+    Ok(())
+}
+
 /// Sets how many packets may wait to be read; `request` has the name.
 fn set_queue(request: &mut Request, queue: i32) -> io::Result<()> {
     // SAFETY: no pointers.
@@ -267,4 +281,17 @@ fn set_queue(request: &mut Request, queue: i32) -> io::Result<()> {
     // SAFETY: SIOCSIFTXQLEN reads a `struct ifreq`, which `request` is as long as.
     let rc = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFTXQLEN as _, &raw mut *request) };
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// An interface of these flags, as another program makes it.
+#[cfg(test)]
+pub(crate) fn made(name: &str, flags: libc::c_int) -> File {
+    let file = OpenOptions::new().read(true).write(true).open("/dev/net/tun").unwrap();
+    let mut request = Request { name: [0; libc::IFNAMSIZ], value: [0; 24] };
+    request.name[..name.len()].copy_from_slice(name.as_bytes());
+    request.value[..2].copy_from_slice(&(flags as u16).to_ne_bytes());
+    // SAFETY: TUNSETIFF reads and writes a `struct ifreq`, which `request` is as long as.
+    let rc = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
+    assert_eq!(rc, 0, "{}", io::Error::last_os_error());
+    file
 }

@@ -455,3 +455,46 @@ fn what_is_not_carried_is_counted_by_what_it_is() {
     let expected = NotCarried { multicast, broadcast, link_local, other_protocols };
     assert_eq!((rig.forwarder.tally().not_carried, rig.forwarder.tally().left_out), (expected, 7));
 }
+
+/// The numbers of datagrams that went out, and of those that came in, each of which begins with its own.
+fn passed_on(rig: &mut Rig) -> (Vec<u8>, Vec<u8>) {
+    let up = rig.did.drain(..).filter_map(|output| match output {
+        Output::Datagram { bytes, from, .. } => Some(bytes[from]),
+        _ => None,
+    });
+    let up = up.collect();
+    let down = rig.packets.drain(..).map(|(_, payload)| payload[udp::HEADER]).collect();
+    (up, down)
+}
+
+#[test]
+fn of_a_bunch_a_third_of_a_buffer_goes_at_once_and_the_rest_soon_in_order() {
+    let mut rig = Rig::new();
+    let peer = "198.51.100.1:1000";
+    let (mapping, _) = rig.forwarder.bound(rig.now, rig.app).unwrap();
+    let bunch = |rig: &mut Rig| {
+        for n in 0..100 {
+            ask(rig, peer, &[n]);
+            let bytes = [&[0; HEADROOM][..], &[n]].concat();
+            rig.input(Input::Datagram { mapping, from: peer.parse().unwrap(), bytes, marks: (0, 64), train: None });
+        }
+    };
+    let numbers = |range: std::ops::Range<u8>| range.collect::<Vec<_>>();
+    bunch(&mut rig);
+    assert_eq!(passed_on(&mut rig), (numbers(0..32), numbers(0..32)));
+    assert_eq!(rig.forwarder.poll_timeout().map(|deadline| deadline.why), Some("datagrams of a bunch"));
+    rig.pass(Duration::from_millis(1));
+    let (up, down) = passed_on(&mut rig);
+    assert!((16..40).contains(&up.len()) && up == numbers(32..32 + up.len() as u8) && down == up, "{up:?}");
+    rig.pass(Duration::from_millis(4));
+    assert_eq!(passed_on(&mut rig), (numbers(32 + up.len() as u8..100), numbers(32 + up.len() as u8..100)));
+    assert_eq!(rig.forwarder.poll_timeout(), None, "nothing is held, so nothing is waited for");
+    // Where the port is closed, what is held goes before.
+    rig.pass(Duration::from_secs(1));
+    bunch(&mut rig);
+    rig.forwarder.unbound(mapping);
+    rig.drain();
+    assert!(matches!(rig.did.last(), Some(Output::Unmap { .. })));
+    assert_eq!(passed_on(&mut rig), (numbers(0..100), numbers(0..100)));
+    assert_eq!(rig.forwarder.poll_timeout(), None);
+}

@@ -10,6 +10,10 @@ use headstart_core::forward::Input;
 use headstart_core::machine::Machine;
 use headstart_core::time::Instant;
 use headstart_core::wire::ip;
+use std::io;
+
+/// What fails where the interface is not of the kind that can be forwarded from.
+const READING: &str = "reading from the TUN interface";
 
 /// Large packets that are read in a row at most before they are handed over. 16: a megabyte, which the nearer caches of a processor
 /// hold until it is sent; of eight connections each has two in it (docs/decisions/0043).
@@ -57,7 +61,9 @@ impl Worker {
                 Err(e) => {
                     // EBADFD and ENODEV: the interface has been taken away (tun.c).
                     let gone = [libc::EBADFD, libc::ENODEV].contains(&e.raw_os_error().unwrap_or_default());
-                    self.lost = gone.then_some(WorkerError { what: LOST, source: e });
+                    let what = if gone { LOST } else { READING };
+                    let is_unfit = e.kind() == io::ErrorKind::InvalidData;
+                    self.lost = (gone || is_unfit).then_some(WorkerError { what, source: e });
                     break;
                 }
             };
@@ -116,6 +122,61 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
+    use crate::forward::Enclosure;
+    use crate::sys::netlink::Netlink;
+    use crate::sys::netns::NetNs;
+    use crate::sys::tun::{self, Tun};
+    use headstart_core::forward::Settings;
+    use headstart_core::time::Duration;
+    use std::fs::File;
+    use std::net::UdpSocket;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    /// An interface `tun0` of these flags, as another program makes it, from which a datagram is sent.
+    fn made(flags: libc::c_int) -> File {
+        let file = tun::made("tun0", flags);
+        let mut netlink = Netlink::open().unwrap();
+        let index = netlink.index("tun0").unwrap();
+        netlink.up(index).unwrap();
+        netlink.address(index, [192, 0, 2, 1].into(), 24).unwrap();
+        UdpSocket::bind("192.0.2.1:0").unwrap().send_to(b"hello", "192.0.2.2:9").unwrap();
+        file
+    }
+
+    /// How forwarding from it ends.
+    fn forwarded(flags: libc::c_int) -> Result<u64, WorkerError> {
+        let file = made(flags);
+        let tun = Tun::of_descriptor(file.as_raw_fd()).unwrap();
+        let namespace = NetNs::current().unwrap();
+        let enclosure = Enclosure { namespace, tun, mtu: None, addresses: Vec::new(), routes: None };
+        let mut worker = Worker::new(enclosure, Settings::default(), Clock::new(), Box::new(|_| {})).unwrap();
+        // It is to stop at once, and reads what is there before it does; what is wrong with that it says when it goes on.
+        let (stop, _) = UnixStream::pair().unwrap();
+        worker.run(&stop, Duration::ZERO)?;
+        worker.run(&stop, Duration::ZERO)?;
+        Ok(worker.forwarder().tally().packets)
+    }
+
+    #[test]
+    #[ignore = "needs network namespaces: cargo xtask test"]
+    fn an_interface_with_information_before_its_packets_ends_it_with_the_reason() {
+        for (flags, is_fit) in [
+            (libc::IFF_TUN | libc::IFF_NO_PI, true),
+            (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR, true),
+            (libc::IFF_TUN, false),
+            (libc::IFF_TUN | libc::IFF_VNET_HDR, false),
+        ] {
+            let Ok(here) = NetNs::create() else { return eprintln!("skipped: no network namespaces for this user") };
+            match here.run(|| forwarded(flags).map_err(|e| (e.is_lost(), e.to_string()))).unwrap() {
+                Ok(packets) => assert!(is_fit && packets > 0, "{flags:x} {packets}"),
+                Err((is_lost, why)) => {
+                    assert!(!is_fit && !is_lost && why.contains("made with IFF_NO_PI"), "{flags:x} {why}")
+                }
+            }
+        }
+    }
 
     #[test]
     fn a_stream_is_long_packets_where_there_are_super_packets_and_full_ones_where_there_are_none() {
