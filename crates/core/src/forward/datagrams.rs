@@ -179,13 +179,33 @@ impl Datagrams {
         let train = train_of(bytes.len() - HEADROOM, size);
         if from.port() == DNS {
             let lookups = &mut mapping.lookups;
-            let exchanges =
-                pieces(&bytes[HEADROOM..], train).filter_map(|answer| lookups.answered(now, app, from, answer));
+            let answers = pieces(&bytes[HEADROOM..], train);
+            let exchanges = answers.filter_map(|answer| lookups.answered(now, app, from, answer, false));
             out.extend(exchanges.map(|exchange| Output::Record(Record::Dns(exchange))));
         } else {
             mapping.flow_from(now, from, out).received(now, pieces(&bytes[HEADROOM..], train));
         }
         out.push_back(Output::Packet(dress(from, app, (bytes, train), marks)));
+    }
+
+    /// What a server has said before answers a question to it that was not sent.
+    pub fn answered(
+        &mut self,
+        now: Instant,
+        id: MappingId,
+        server: SocketAddr,
+        bytes: Vec<u8>,
+        out: &mut VecDeque<Output>,
+    ) {
+        self.touch(now, id);
+        let Some(mapping) = self.mappings.get_mut(&id) else { return };
+        let app = mapping.app;
+        if server.is_ipv4() != app.is_ipv4() || bytes.len() < HEADROOM {
+            return;
+        }
+        let exchange = mapping.lookups.answered(now, app, server, &bytes[HEADROOM..], true);
+        out.extend(exchange.map(|exchange| Output::Record(Record::Dns(exchange))));
+        out.push_back(Output::Packet(dress(server, app, (bytes, None), (0, HOP_LIMIT))));
     }
 
     /// The network reports the outcome of a datagram.
