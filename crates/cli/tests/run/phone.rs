@@ -68,6 +68,32 @@ inside!(on_a_phone_an_app_is_led_to_another_address_of_the_names_that_it_was_tol
     assert_eq!(told["other"]["code"], 28, "what one app was told is not used for another: {told}");
 });
 
+inside!(on_a_phone_an_app_that_starts_again_needs_no_server_of_names_and_finds_its_connection_begun, || {
+    let Some(told) = scenario("ahead") else { return };
+    is_over(&told);
+    let of = |step: &str| &told["told"][step];
+    let all = |step: &str, event: &str, field: &str| -> Vec<Value> {
+        let lines = of(step)["lines"].as_array().unwrap().iter().filter(|line| line["event"] == event);
+        lines.map(|line| line[field].clone()).collect()
+    };
+    for step in ["first", "second", "other", "metered", "moved"] {
+        assert_eq!(of(step)["code"], 0, "{step}: {told}");
+    }
+    let (no, yes) = (json!(false), json!(true));
+    for step in ["first", "other", "moved"] {
+        assert!(of(step)["queries"].as_u64() >= Some(2), "{step}: {told}");
+        assert_eq!((all(step, "lookup", "cached"), all(step, "connection", "ahead")), (vec![no.clone(); 2], vec![no.clone()]), "{step}: {told}");
+    }
+    // The addresses of another app's answers, and of another network's, are of no use either.
+    assert_eq!((&of("second")["queries"], all("second", "lookup", "cached")), (&json!(0), vec![yes.clone(); 2]), "{told}");
+    assert_eq!(all("second", "connection", "ahead"), [yes.clone()], "{told}");
+    assert_eq!((&of("second")["syns"], all("second", "connection", "connect_ms")), (&json!(1), vec![Value::Null]), "{told}");
+    // Nothing has come of the program but its question.
+    assert_eq!(of("asked"), &json!({"queries": 0, "syns": 1}), "{told}");
+    assert_eq!((&of("metered")["queries"], all("metered", "lookup", "cached")), (&json!(0), vec![yes; 2]), "{told}");
+    assert_eq!(all("metered", "connection", "ahead"), [no], "nothing is opened ahead where data costs: {told}");
+});
+
 inside!(on_a_phone_nothing_is_raced_until_a_network_has_had_its_login, || {
     let Some(told) = scenario("captive") else { return };
     is_over(&told);
