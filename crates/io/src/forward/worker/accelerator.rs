@@ -333,3 +333,6 @@ impl Accelerator {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
