@@ -470,7 +470,11 @@ pub(super) mod tests {
         let board = tallies.board([(&open, Some(&process), 40.0)].into_iter(), std::iter::empty());
         let [curl, unknown] = &board.apps[..] else { panic!("{board:?}") };
         assert_eq!((curl.name.as_str(), curl.open, curl.connections, curl.down_bytes), ("curl", 1, 2, 1500));
-        assert_eq!((curl.accelerated, curl.ahead, board.connections[0].ahead), (1, 1, true), "and its time is not among those of connecting");
+        assert_eq!(
+            (curl.accelerated, curl.ahead, board.connections[0].ahead),
+            (1, 1, true),
+            "and its time is not among those of connecting"
+        );
         assert_eq!(board.connections[0].accelerated.as_deref(), Some("198.51.100.2:80"));
         assert!(!board.connections[0].meters.contains_key("connect_ms"), "{board:?}");
         assert_eq!((curl.lookups, curl.cached, curl.lookup_ms), (2, 1, Some(8.0)), "a cache's time is no server's");

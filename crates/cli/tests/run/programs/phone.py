@@ -299,10 +299,10 @@ def ahead(tun):
     engine, outside = Engine(tun, ahead=True, owner_ms=WAIT * 1000), Outside()
     told = {}
 
-    def start(step, uid, name):
+    def start(step, uid, name, host="www.lab.example"):
         outside.since()
         before = len(engine.lines())
-        code = curl(uid, name, "http://www.lab.example/").ended()["code"]
+        code = curl(uid, name, "http://%s/" % host).ended()["code"]
         is_ended = lambda line: line["event"] == "connection" and line["app"] == name
         for _ in range(WAIT * 20):
             lines = engine.lines()[before:]
@@ -323,6 +323,8 @@ def ahead(tun):
             break
         time.sleep(0.05)
     alone.ended()
+    start("one address", 10001, "org.example.a", "v4.lab.example")
+    start("one address again", 10001, "org.example.a", "v4.lab.example")
     start("other", 10002, "org.example.b")
     engine.say({"kind": "network", "network": engine.network(metered=True)})
     start("metered", 10001, "org.example.a")

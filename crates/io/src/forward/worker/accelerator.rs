@@ -278,7 +278,7 @@ impl Accelerator {
     /// What was open before its program came and has been spoken on or closed since is no new connection.
     fn handed_over(&self, poll: &Poll, request: RequestId, attempt: Attempt) -> Ended {
         let since = self.waiting.get(&(request.0 & u64::from(u32::MAX))).map(|(since, ..)| *since);
-        let ahead = since.is_some_and(|since| attempt.began < since);
+        let ahead = self.ahead.is_some() && since.is_some_and(|since| attempt.began < since);
         if attempt.watched {
             poll.remove(&attempt.socket);
         }

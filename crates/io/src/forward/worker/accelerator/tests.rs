@@ -51,8 +51,7 @@ impl Rig {
             netlink.address(lo, ip(n).into(), 32).unwrap();
             TcpListener::bind(peer(n)).unwrap()
         });
-        let settings =
-            Settings { ahead: Ahead::ON, explore: 0.0, ..Settings::of(race::find("adaptive").unwrap()) };
+        let settings = Settings { ahead: Ahead::ON, explore: 0.0, ..Settings::of(race::find("adaptive").unwrap()) };
         let (accelerator, poll) = (Accelerator::of_program(settings), Poll::new().unwrap());
         let now = Instant::ZERO + Duration::from_secs(1);
         let mut rig = Self { accelerator, poll, now, seen: HashSet::new(), next: 0, listeners };
@@ -157,7 +156,11 @@ fn an_answer_is_given_to_its_user_by_its_server_as_it_is_asked_for_and_not_on_an
         rig.is_told(1);
         rig.after(100);
         let answer = rig.asks(OURS, SERVER, 1).unwrap();
-        assert_eq!((&answer[..2], &answer[12..22]), (&query(1)[..2], &query(1)[12..22]), "its number, as it was spelled");
+        assert_eq!(
+            (&answer[..2], &answer[12..22]),
+            (&query(1)[..2], &query(1)[12..22]),
+            "its number, as it was spelled"
+        );
         assert_eq!(answer[answer.len() - 10..answer.len() - 6], (86_400u32 - 100).to_be_bytes());
         assert_eq!(rig.asks(OURS + 1, SERVER, 1), None, "another user");
         assert_eq!(rig.asks(OURS, "198.18.0.54:53", 1), None, "another server");
@@ -194,7 +197,10 @@ fn a_connection_that_was_begun_ahead_is_its_users_while_the_server_has_left_it_a
             rig.now = rig.now + Duration::from_millis(1);
             let given = rig.connects(1);
             let is_given = matches!(&given, Ended::Connected(_, to, true) if *to == peer(1));
-            assert!(is_given == (what == "nothing") && (is_given || matches!(given, Ended::NotRun)), "{what}: {given:?}");
+            assert!(
+                is_given == (what == "nothing") && (is_given || matches!(given, Ended::NotRun)),
+                "{what}: {given:?}"
+            );
             drop(kept);
         });
     }
@@ -233,6 +239,9 @@ fn what_starts_have_wanted_is_open_with_the_first_question_of_the_next_and_close
         assert!(!rig.is_ahead(OURS, 2) && rig.accelerator.attempts.is_empty(), "closed");
         assert!(rig.accelerator.deadline().is_none(), "and nothing wakes it any more");
         rig.after(120);
-        assert!(rig.asks(OURS, SERVER, 1).is_some() && rig.accelerator.attempts.is_empty(), "it is answered all the same");
+        assert!(
+            rig.asks(OURS, SERVER, 1).is_some() && rig.accelerator.attempts.is_empty(),
+            "it is answered all the same"
+        );
     });
 }
