@@ -49,7 +49,7 @@ pub(super) struct Aheads {
     said: BTreeMap<(u32, String, RecordType), Said>,
     replies: Replies,
     next: u64,
-    /// Whom each user's programs have had an answer from last.
+    /// The server that has answered each user's programs last.
     servers: HashMap<u32, SocketAddr>,
 }
 

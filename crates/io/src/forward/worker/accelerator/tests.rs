@@ -65,8 +65,8 @@ impl Rig {
         self.accelerator.network_changed(self.now, &self.poll, &here);
     }
 
-    /// A program of ours has been told the address of the n-th name, for a day.
-    fn is_told(&mut self, n: usize) {
+    /// A program of this user has received the address of the n-th name, for a day.
+    fn learns(&mut self, n: usize) {
         let ttl = 86_400u32;
         let mut reply = query(n);
         (reply[2], reply[3], reply[7]) = (0x81, 0x80, 1);
@@ -115,7 +115,7 @@ impl Rig {
         self.accelerator.is_ahead(self.now, user, peer(n))
     }
 
-    /// A program of ours connects; what it is given.
+    /// The program connects; what it is given.
     fn connects(&mut self, n: usize) -> Ended {
         self.next += 1;
         let whose = Whose::default();
@@ -153,7 +153,7 @@ fn with_rig(test: impl FnOnce(Rig) + Send) {
 #[ignore = "needs network namespaces: cargo xtask test"]
 fn an_answer_is_given_to_its_user_by_its_server_as_it_is_asked_for_and_not_on_another_network() {
     with_rig(|mut rig| {
-        rig.is_told(1);
+        rig.learns(1);
         rig.after(100);
         let answer = rig.asks(OURS, SERVER, 1).unwrap();
         assert_eq!(
@@ -167,7 +167,7 @@ fn an_answer_is_given_to_its_user_by_its_server_as_it_is_asked_for_and_not_on_an
         assert_eq!(rig.asks(OURS, SERVER, 2), None, "another name");
         rig.is_on(2);
         assert_eq!(rig.asks(OURS, SERVER, 1), None, "another network");
-        rig.is_told(1);
+        rig.learns(1);
         assert!(rig.asks(OURS, SERVER, 1).is_some());
         rig.after(86_400);
         assert_eq!(rig.asks(OURS, SERVER, 1), None, "its time is over");
@@ -179,7 +179,7 @@ fn an_answer_is_given_to_its_user_by_its_server_as_it_is_asked_for_and_not_on_an
 fn a_connection_that_was_begun_ahead_is_its_users_while_the_server_has_left_it_alone() {
     for what in ["nothing", "speaks", "closes"] {
         with_rig(|mut rig| {
-            rig.is_told(1);
+            rig.learns(1);
             rig.goes_itself(1);
             rig.after(1);
             assert!(!rig.is_ahead(OURS, 1), "nothing is opened but for a question");
@@ -213,7 +213,7 @@ fn what_starts_have_wanted_is_open_with_the_first_question_of_the_next_and_close
         let mut servers = Vec::new();
         let mut start = |rig: &mut Rig| {
             for n in [1, 2] {
-                rig.is_told(n);
+                rig.learns(n);
                 rig.asks(OURS, SERVER, n);
                 rig.goes_itself(n);
                 rig.after(1);
