@@ -50,9 +50,10 @@ impl Connector {
                 .is_some_and(|cache| cache.remembered(name).iter().all(|address| pool::may_lead_to(*address, port)))
     }
 
-    /// Whether what is known of `name` and `record` may be given to this program: it holds, and none of its addresses has just failed.
+    /// Whether what is known of `name`, however it is spelled, and `record` may be given to this program: it holds, and none of its addresses has just failed.
     pub fn answer_holds(&mut self, now: Instant, app: &AppId, name: &str, record: RecordType) -> bool {
-        let kept = self.caches.get_mut(app).and_then(|cache| cache.get(now, name, record));
+        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        let kept = self.caches.get_mut(app).and_then(|cache| cache.get(now, &name, record));
         let Some(kept) = kept else { return false };
         let network = self.path.current();
         !kept.addresses().iter().any(|address| network.is_failing(*address, now))

@@ -59,7 +59,7 @@ impl Story {
 fn an_answer_holds_for_its_program_and_its_time_and_not_once_an_address_has_failed() {
     let mut s = aside(Ahead::ON);
     s.overhear("WWW.example.", RecordType::A, &[v4(1)], 60);
-    assert!(s.holds(NAME, RecordType::A) && !s.holds(NAME, RecordType::Aaaa));
+    assert!(s.holds(NAME, RecordType::A) && s.holds("wwW.Example.", RecordType::A) && !s.holds(NAME, RecordType::Aaaa));
     assert!(!s.connector.answer_holds(s.now, &"wget".into(), NAME, RecordType::A), "another's");
     s.pass(59_999);
     assert!(s.holds(NAME, RecordType::A));

@@ -256,6 +256,7 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headstart_core::wire::record::RecordType;
 
     fn ask(told: &mut Attribution, now: Instant, token: u64) -> bool {
         let end = "192.0.2.1:53".parse().unwrap();
@@ -275,6 +276,29 @@ mod tests {
         assert_eq!(told.oldest(), Some((later + OPEN, 2)));
         assert!(ask(&mut told, later, 8));
         assert!(!ask(&mut told, later, 9));
+    }
+
+    #[test]
+    fn a_question_that_may_be_answered_here_waits_for_its_asker_so_long_and_is_sent_once() {
+        let (patience, now) = (Duration::from_millis(100), Instant::ZERO);
+        let mut told = Attribution::new(patience);
+        let query = headstart_core::wire::dns::encode_query(1, "a.example", RecordType::A).unwrap();
+        let server = "192.0.2.1:53".parse().unwrap();
+        let hold = |told: &mut Attribution, holds| {
+            let (mapping, bytes) = (MappingId(3), query.clone());
+            let outgoing = Outgoing { mapping, to: server, bytes, from: 0, marks: (0, 64, false), train: None };
+            told.hold_question(now, (relay::Question::read(&query).unwrap(), server), outgoing, holds).is_none()
+        };
+        assert!(!hold(&mut told, true), "no one is asked whose it is");
+        ask(&mut told, now, MAPPINGS + 3);
+        assert!(hold(&mut told, true) && !hold(&mut told, true), "one question about it, one that waits");
+        assert_eq!(told.deadline().map(|due| due.at), Some(now + patience));
+        assert!(told.overdue(now + patience / 2).is_none() && told.overdue(now + patience).is_some());
+        assert!(told.overdue(now + patience).is_none(), "it was sent");
+        assert!(told.names.contains_key(&1), "and its asker may still become known");
+        ask(&mut told, now, MAPPINGS + 3);
+        assert!(!hold(&mut told, false), "nothing to answer it with");
+        assert!(told.names.contains_key(&2) && told.deadline().map(|due| due.at) == Some(now + OPEN));
     }
 
     #[test]
