@@ -180,6 +180,7 @@ fn a_connection_that_was_begun_ahead_is_its_users_while_the_server_has_left_it_a
     for what in ["nothing", "speaks", "closes"] {
         with_rig(|mut rig| {
             rig.learns(1);
+            rig.asks(OURS, SERVER, 1);
             rig.goes_itself(1);
             rig.after(1);
             assert!(!rig.is_ahead(OURS, 1), "nothing is opened but for a question");
@@ -194,7 +195,7 @@ fn a_connection_that_was_begun_ahead_is_its_users_while_the_server_has_left_it_a
             if what != "nothing" {
                 rig.hears(1);
             }
-            rig.now = rig.now + Duration::from_millis(1);
+            rig.now += Duration::from_millis(1);
             let given = rig.connects(1);
             let is_given = matches!(&given, Ended::Connected(_, to, true) if *to == peer(1));
             assert!(
