@@ -189,7 +189,10 @@ fn a_connection_that_was_begun_ahead_is_its_users_while_the_server_has_left_it_a
             let mut server = rig.accepted(1);
             let kept = match what {
                 "speaks" => server.write_all(b"!").map(|()| Some(server)).unwrap(),
-                "closes" => None,
+                "closes" => {
+                    drop(server);
+                    None
+                }
                 _ => Some(server),
             };
             if what != "nothing" {
