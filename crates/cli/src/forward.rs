@@ -4,6 +4,7 @@
 use crate::config::Config;
 use crate::run::measure::{self, Source, Wanted};
 use crate::{exit, supervise};
+use headstart_core::connect::{Ahead, Settings};
 use headstart_io::forward::Protector;
 use headstart_io::sys::tun::Tun;
 use std::path::{Path, PathBuf};
@@ -40,6 +41,10 @@ pub struct Args {
     /// Race each connection over all addresses of its host name.
     #[arg(long)]
     accelerate: bool,
+    /// Also answer lookups from what servers told the same user's programs before, within its lifetime, and look up names and open
+    /// connections before programs want them.
+    #[arg(long, requires = "accelerate")]
+    ahead: bool,
     /// Do not print the measurement summary.
     #[arg(short, long)]
     quiet: bool,
@@ -57,6 +62,8 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
     let protector = args.protect.as_deref().map(Protector::at).transpose();
     let protector = protector.map_err(|e| exit::Usage(format!("--protect: must be the name of a Unix socket: {e}")))?;
     let racing = args.accelerate.then(|| supervise::settings(&Config::load(named)?)).transpose()?;
+    let ahead = if args.ahead { Ahead::ON } else { Ahead::OFF };
+    let racing = racing.map(|racing| Settings { ahead, ..racing });
     let telemetry = crate::telemetry::settings(&Config::load(named)?)?;
     let wanted = Wanted {
         via: Source::Tun,

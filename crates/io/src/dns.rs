@@ -2,6 +2,7 @@
 //! more without EDNS if a server does not understand them (RFC 6891, section 6.2.2).
 //! The connector decides when and to which server to send; `core::wire::dns` says what an answer means.
 
+use crate::forward::Exit;
 use crate::poll::{Interest, Poll};
 use crate::replies::Replies;
 use headstart_core::connect::{LookupResult, QueryId};
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// The longest UDP answer that is read; more than was announced (1232) marks itself as truncated by the kernel.
@@ -60,6 +62,8 @@ pub struct Transport {
     pub ignored: u64,
     /// What servers said, by query.
     pub replies: Replies,
+    /// How packets leave the host.
+    pub(crate) exit: Rc<Exit>,
 }
 
 impl Transport {
@@ -72,7 +76,7 @@ impl Transport {
         (name, record): (Arc<str>, RecordType),
         server: SocketAddr,
     ) -> Result<(), SendError> {
-        let socket = open(server, SocketType::DGRAM)?;
+        let socket = open(server, SocketType::DGRAM, &self.exit)?;
         let id = random_id();
         let (without_edns, over_tcp, reply, late) = (false, None, Vec::new(), false);
         let exchange = Exchange { query, id, name, record, server, socket, without_edns, over_tcp, reply, late };
@@ -93,14 +97,18 @@ impl Transport {
         let query = exchange.query;
         let result = match answer {
             Ok(None) => return None,
-            Ok(Some(Answer::Truncated)) if exchange.over_tcp.is_none() => match over_tcp(exchange, poll, token(n)) {
-                Ok(()) => return None,
-                Err(_) => LookupResult::Refused,
-            },
-            Ok(Some(Answer::NotUnderstood)) if !exchange.without_edns => match again(exchange, poll, token(n)) {
-                Ok(()) => return None,
-                Err(_) => LookupResult::Refused,
-            },
+            Ok(Some(Answer::Truncated)) if exchange.over_tcp.is_none() => {
+                match over_tcp(exchange, poll, token(n), &self.exit) {
+                    Ok(()) => return None,
+                    Err(_) => LookupResult::Refused,
+                }
+            }
+            Ok(Some(Answer::NotUnderstood)) if !exchange.without_edns => {
+                match again(exchange, poll, token(n), &self.exit) {
+                    Ok(()) => return None,
+                    Err(_) => LookupResult::Refused,
+                }
+            }
             Ok(Some(Answer::Addresses(list, ttl))) => LookupResult::Addresses(list, ttl),
             Ok(Some(Answer::Services(list, ttl))) => LookupResult::Services(list, ttl),
             Ok(Some(Answer::NoData(ttl))) => LookupResult::NoData(ttl),
@@ -154,9 +162,10 @@ fn random_id() -> u16 {
     u16::from_ne_bytes(bytes)
 }
 
-fn open(server: SocketAddr, kind: SocketType) -> io::Result<OwnedFd> {
+fn open(server: SocketAddr, kind: SocketType, exit: &Exit) -> io::Result<OwnedFd> {
     let family = if server.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, kind, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
+    exit.ready(&socket)?;
     match connect(&socket, &server) {
         Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(socket),
         Err(e) => Err(e.into()),
@@ -186,26 +195,26 @@ fn receive_datagram(exchange: &mut Exchange, ignored: &mut u64) -> io::Result<Op
 }
 
 /// Asks again without EDNS, by the transport that the answer came by.
-fn again(exchange: &mut Exchange, poll: &Poll, token: u64) -> io::Result<()> {
+fn again(exchange: &mut Exchange, poll: &Poll, token: u64, exit: &Exit) -> io::Result<()> {
     exchange.without_edns = true;
     exchange.id = random_id();
     exchange.reply.clear();
     if exchange.over_tcp.is_some() {
-        return over_tcp(exchange, poll, token);
+        return over_tcp(exchange, poll, token, exit);
     }
     let message = exchange.message().map_err(io::Error::other)?;
     poll.remove(&exchange.socket);
-    exchange.socket = open(exchange.server, SocketType::DGRAM)?;
+    exchange.socket = open(exchange.server, SocketType::DGRAM, exit)?;
     send(&exchange.socket, &message, SendFlags::NOSIGNAL)?;
     poll.add(&exchange.socket, token, Interest::Read)
 }
 
-fn over_tcp(exchange: &mut Exchange, poll: &Poll, token: u64) -> io::Result<()> {
+fn over_tcp(exchange: &mut Exchange, poll: &Poll, token: u64, exit: &Exit) -> io::Result<()> {
     let message = exchange.message().map_err(io::Error::other)?;
     let length = u16::try_from(message.len()).map_err(io::Error::other)?;
     let unsent = [&length.to_be_bytes()[..], &message].concat();
     poll.remove(&exchange.socket);
-    exchange.socket = open(exchange.server, SocketType::STREAM)?;
+    exchange.socket = open(exchange.server, SocketType::STREAM, exit)?;
     poll.add(&exchange.socket, token, Interest::Write)?;
     exchange.over_tcp = Some(Stream { unsent, received: Vec::new() });
     Ok(())

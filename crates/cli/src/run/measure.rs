@@ -415,6 +415,8 @@ impl Measured {
                 let name = seen.process.as_ref().map_or(UNKNOWN, |process| process.name.as_str());
                 self.apps.entry(name.to_owned()).or_default().take(flow);
             }
+            // No server was asked.
+            Record::Dns(lookup) if lookup.cached => {}
             Record::Dns(lookup) => self.lookups.push(ms(lookup.took)),
             Record::Udp(flow) => {
                 let name = seen.process.as_ref().map_or(UNKNOWN, |process| process.name.as_str());

@@ -68,6 +68,34 @@ inside!(on_a_phone_an_app_is_led_to_another_address_of_the_names_that_it_was_tol
     assert_eq!(told["other"]["code"], 28, "what one app was told is not used for another: {told}");
 });
 
+inside!(on_a_phone_an_app_that_starts_again_needs_no_server_of_names_and_finds_its_connection_begun, || {
+    let Some(told) = scenario("ahead") else { return };
+    is_over(&told);
+    let of = |step: &str| &told["told"][step];
+    let all = |step: &str, event: &str, field: &str| -> Vec<Value> {
+        let lines = of(step)["lines"].as_array().unwrap().iter().filter(|line| line["event"] == event);
+        lines.map(|line| line[field].clone()).collect()
+    };
+    let (no, yes) = (json!(false), json!(true));
+    // The addresses of another app's answers, and of another network's, are of no use.
+    for step in ["first", "one address", "other", "moved"] {
+        assert!(of(step)["code"] == 0 && of(step)["queries"].as_u64() >= Some(2), "{step}: {told}");
+        let marks = (all(step, "lookup", "cached"), all(step, "connection", "ahead"));
+        assert_eq!(marks, (vec![no.clone(); 2], vec![no.clone()]), "{step}: {told}");
+    }
+    for (step, ahead) in [("second", &yes), ("one address again", &yes), ("metered", &no)] {
+        assert!(of(step)["code"] == 0 && of(step)["queries"] == 0, "{step}: {told}");
+        let marks = (all(step, "lookup", "cached"), all(step, "connection", "ahead"));
+        assert_eq!(marks, (vec![yes.clone(); 2], vec![ahead.clone()]), "{step}: {told}");
+    }
+    // One address is no race: the first connection is measured, and the second is the one that was begun ahead.
+    let took = |step| all(step, "connection", "connect_ms")[0].as_f64();
+    assert!(took("one address") >= Some(10.0), "{told}");
+    assert_eq!((took("one address again"), &of("one address again")["syns"]), (None, &json!(1)), "{told}");
+    // Of its app nothing has come but a question.
+    assert!(of("asked")["queries"] == 0 && of("asked")["syns"].as_u64() >= Some(1), "{told}");
+});
+
 inside!(on_a_phone_nothing_is_raced_until_a_network_has_had_its_login, || {
     let Some(told) = scenario("captive") else { return };
     is_over(&told);

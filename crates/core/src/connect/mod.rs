@@ -46,6 +46,7 @@ pub mod race;
 pub mod rank;
 mod servers;
 mod service;
+mod starts;
 mod tally;
 pub mod timeline;
 mod types;
@@ -57,6 +58,7 @@ pub use lookups::Patience;
 pub use pool::{MAX_SPARES, Spoilt};
 pub use pool_miss::PoolMiss;
 pub use prefetch::Ahead;
+pub use starts::Starts;
 pub use tally::Tally;
 pub use types::{
     AppId, Ask, AttemptId, AttemptResult, Claim, Input, Looks, LookupResult, Output, QueryId, RequestId, Resolve,

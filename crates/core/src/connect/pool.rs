@@ -354,6 +354,11 @@ pub(super) fn learn(known: &mut Port, end: End, age: Duration) {
     }
 }
 
+/// Whether the client speaks first on this port, so that a connection can be left alone until it does.
+pub(super) fn is_client_first(port: u16) -> bool {
+    CLIENT_FIRST.contains(&port)
+}
+
 /// Whether a connection to `addr` may be opened and left alone: not to this host, nor to a neighbour that may be serving one
 /// caller at a time (development servers), but over TLS.
 pub(super) fn may_lead_to(addr: IpAddr, port: u16) -> bool {

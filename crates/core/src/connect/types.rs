@@ -3,6 +3,7 @@
 use super::Answered;
 use super::lookups::Patience;
 use super::pool::Spoilt;
+use super::prefetch::Ahead;
 use crate::path::{Family, NetworkId};
 use crate::time::Duration;
 use crate::wire::record::{RecordType, Service};
@@ -170,6 +171,23 @@ pub enum Input {
         /// What was said.
         result: LookupResult,
     },
+    /// A program asks a server itself, past the connector, for one type of record of a name.
+    AsksItself {
+        /// Whose, as [`RequestId::account`].
+        account: u32,
+        /// The program.
+        app: AppId,
+        /// The name; case and a final dot do not matter.
+        name: String,
+        /// The type.
+        record: RecordType,
+    },
+    /// A program opens its connection itself, past the connector; it is not answered.
+    GoesItself(RequestId, Claim),
+    /// A connection that a program has opened itself came to nothing.
+    Unreached(IpAddr),
+    /// So much is done ahead from now on.
+    Ahead(Ahead),
     /// An attempt ended.
     Attempt(AttemptId, AttemptResult),
     /// A program begins: what it will ask for may be looked up now. Also known by its first call.

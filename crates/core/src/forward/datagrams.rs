@@ -208,8 +208,8 @@ impl Datagrams {
         let train = train_of(bytes.len() - HEADROOM, size);
         if from.port() == DNS {
             let lookups = &mut mapping.lookups;
-            let exchanges =
-                pieces(&bytes[HEADROOM..], train).filter_map(|answer| lookups.answered(now, app, from, answer));
+            let answers = pieces(&bytes[HEADROOM..], train);
+            let exchanges = answers.filter_map(|answer| lookups.answered(now, app, from, answer, false));
             out.extend(exchanges.map(|exchange| Output::Record(Record::Dns(exchange))));
         } else {
             mapping.flow_from(now, from, out).received(now, pieces(&bytes[HEADROOM..], train));
@@ -217,6 +217,26 @@ impl Datagrams {
         let datagrams = count(bytes.len() - HEADROOM, train);
         let packet = Output::Packet(dress(from, app, (bytes, train), marks));
         self.pass(now, (id, DOWN), datagrams, packet, out);
+    }
+
+    /// What a server has said before answers a question to it that was not sent.
+    pub fn answered(
+        &mut self,
+        now: Instant,
+        id: MappingId,
+        server: SocketAddr,
+        bytes: Vec<u8>,
+        out: &mut VecDeque<Output>,
+    ) {
+        self.touch(now, id);
+        let Some(mapping) = self.mappings.get_mut(&id) else { return };
+        let app = mapping.app;
+        if server.is_ipv4() != app.is_ipv4() || bytes.len() < HEADROOM {
+            return;
+        }
+        let exchange = mapping.lookups.answered(now, app, server, &bytes[HEADROOM..], true);
+        out.extend(exchange.map(|exchange| Output::Record(Record::Dns(exchange))));
+        out.push_back(Output::Packet(dress(server, app, (bytes, None), (0, HOP_LIMIT))));
     }
 
     /// The network reports the outcome of a datagram.

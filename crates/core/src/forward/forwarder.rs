@@ -425,7 +425,9 @@ impl Machine for Forwarder {
             Input::GivenUp { flow } => self.with(flow, |c, out| c.given_up(now, out)),
             Input::PathMtu { flow, mtu } => self.with(flow, |c, out| c.path_mtu(mtu, out)),
             Input::Handshake { flow, took } => self.with(flow, |c, _| c.flow.handshake = Some(took)),
-            Input::Accelerated { flow, to } => self.with(flow, |c, _| c.flow.accelerated = Some(to)),
+            Input::Accelerated { flow, to, ahead } => {
+                self.with(flow, |c, _| (c.flow.accelerated, c.flow.ahead) = (Some(to), ahead));
+            }
             Input::Failed { flow, why } => self.with(flow, |c, out| c.failed(now, why, out)),
             Input::Received { flow, bytes, urgent } => {
                 self.with(flow, |c, out| c.received(now, bytes, urgent, out));
@@ -452,6 +454,9 @@ impl Machine for Forwarder {
             Input::Closed { flow, facts } => self.closed(flow, facts),
             Input::Datagram { mapping, from, bytes, marks, train } => {
                 self.datagrams.received(now, mapping, from, (bytes, train), marks, &mut self.outputs);
+            }
+            Input::Answered { mapping, server, bytes } => {
+                self.datagrams.answered(now, mapping, server, bytes, &mut self.outputs);
             }
             Input::NotMapped { mapping } => self.datagrams.close(mapping, &mut self.outputs),
             Input::DatagramFailed { mapping, to, reporter, trouble, data, hop_limit } => {

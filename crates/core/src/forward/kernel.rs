@@ -329,7 +329,7 @@ impl Reader {
             messages.iter().for_each(|message| asking.known.asked(now, server, message));
             return Some(Event::Nothing);
         }
-        let answered = messages.iter().filter_map(|message| asking.known.answered(now, app, server, message));
+        let answered = messages.iter().filter_map(|message| asking.known.answered(now, app, server, message, false));
         let exchanges: Vec<_> = answered.collect();
         Some(if exchanges.is_empty() { Event::Nothing } else { Event::Answered(exchanges, whose) })
     }

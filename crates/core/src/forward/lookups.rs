@@ -50,14 +50,16 @@ impl Lookups {
         now: Instant,
         app: SocketAddr,
         server: SocketAddr,
-        answer: &[u8],
+        reply: &[u8],
+        cached: bool,
     ) -> Option<DnsExchange> {
-        let id = u16::from_be_bytes(*answer.first_chunk()?);
+        let id = u16::from_be_bytes(*reply.first_chunk()?);
         let place = self.waiting.iter().position(|known| (known.server, known.question.id) == (server, id))?;
         let Lookup { asked, question: Question { name, record, .. }, .. } = self.waiting.remove(place)?;
         // Only what answers this very question is an answer.
-        let answer = record.and_then(|record| Some((record, dns::decode_answer(answer, id, &name, record).ok()?)));
-        Some(DnsExchange { app, server, name, asked, took: now.since(asked), answer })
+        let answer = record.and_then(|record| Some((record, dns::decode_answer(reply, id, &name, record).ok()?)));
+        let took = now.since(asked);
+        Some(DnsExchange { app, server, name, asked, took, answer, reply: reply.to_vec(), cached })
     }
 }
 

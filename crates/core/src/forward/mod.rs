@@ -175,6 +175,8 @@ pub enum Input {
         flow: FlowId,
         /// To which.
         to: SocketAddr,
+        /// It was begun before the program's SYN came.
+        ahead: bool,
     },
     /// A connection could not be opened, or is no more.
     Failed {
@@ -250,6 +252,15 @@ pub enum Input {
         marks: (u8, u8),
         /// It is a train: many datagrams, of so many bytes each but perhaps the last.
         train: Option<u16>,
+    },
+    /// What a server of DNS has said before, as its answer to a question that was not [sent](Output::Datagram) to it.
+    Answered {
+        /// The port that has asked.
+        mapping: MappingId,
+        /// The server that was asked.
+        server: SocketAddr,
+        /// The headroom and the data.
+        bytes: Vec<u8>,
     },
     /// A datagram did not arrive.
     DatagramFailed {

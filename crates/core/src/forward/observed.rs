@@ -177,6 +177,8 @@ pub struct Flow {
     /// Where a race over the addresses of the peer's name has led it, if one was run: perhaps not to the peer's own. How long it
     /// took says nothing of a connection without a race.
     pub accelerated: Option<SocketAddr>,
+    /// That connection was begun before the program's SYN came.
+    pub ahead: bool,
     /// Data of the program.
     pub up: Direction,
     /// Data of the peer.
@@ -210,6 +212,7 @@ impl Flow {
             handshake: None,
             accepted: false,
             accelerated: None,
+            ahead: false,
             up: Direction::default(),
             down: Direction::default(),
             hello: (None, None),
@@ -272,6 +275,10 @@ pub struct DnsExchange {
     pub took: Duration,
     /// What was said, and of which type of record, if that is one of those that lead to a connection.
     pub answer: Option<(RecordType, Answer)>,
+    /// The answer, as it came.
+    pub reply: Vec<u8>,
+    /// It was not the server that answered now: the answer is what it said before, and how long that took says nothing of the network.
+    pub cached: bool,
 }
 
 /// Something that has ended, and what was seen of it.

@@ -33,6 +33,7 @@ fn flow(asked: Instant) -> Flow {
         facts: None,
         requests: Trips::default(),
         accelerated: None,
+        ahead: false,
         local_retransmissions: 0,
         kernel_stats: None,
         end: End::Open,

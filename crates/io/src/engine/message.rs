@@ -14,6 +14,8 @@ use std::net::{IpAddr, SocketAddr};
 pub const VERSION: u32 = 1;
 /// Descriptors that come with one message at most.
 pub const MOST_DESCRIPTORS: usize = 4;
+/// Percent at which a battery is low: where Android says so.
+const LOW: u8 = 15;
 /// Characters of a name that the app gives to something, at most.
 const LONGEST_NAME: usize = 256;
 
@@ -121,6 +123,9 @@ pub enum What {
 pub struct Settings {
     /// Whether connections are raced over all addresses that the app got for the peer's name.
     pub accelerate: bool,
+    /// Whether, besides, apps are answered by what servers told them before, as long as that holds, and names are looked up and
+    /// connections opened before apps want them.
+    pub ahead: bool,
     /// The race, by its name in the registry; the default one if none.
     pub race: Option<String>,
     /// How long answers are kept: `ttl`, `off`, or seconds as `3600s`.
@@ -131,7 +136,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { accelerate: true, race: None, cache: "ttl".into(), owner_ms: 100 }
+        Self { accelerate: true, ahead: false, race: None, cache: "ttl".into(), owner_ms: 100 }
     }
 }
 
@@ -186,6 +191,19 @@ pub struct Device {
     pub screen: Option<bool>,
     /// Android's thermal status, from 0 (none) to 6 (shutdown).
     pub thermal: Option<u8>,
+}
+
+impl Device {
+    /// Whether its battery is to be spared: low and not being charged, or the system says so.
+    fn spares_battery(&self) -> bool {
+        let is_low = self.battery.is_some_and(|percent| percent <= LOW) && self.charging != Some(true);
+        is_low || self.power_save == Some(true) || self.doze == Some(true)
+    }
+}
+
+/// Whether something may be sent that no app has asked for yet.
+pub fn may_be_ahead(network: &Network, device: &Device) -> bool {
+    !network.metered && !device.spares_battery()
 }
 
 /// What an engine says.

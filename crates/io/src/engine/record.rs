@@ -62,7 +62,16 @@ mod tests {
     fn seen(app: &str, name: &str) -> Seen {
         let end = "192.0.2.1:53".parse().unwrap();
         let (asked, took) = (Instant::ZERO, Duration::from_millis(20));
-        let lookup = DnsExchange { app: end, server: end, name: name.into(), asked, took, answer: None };
+        let lookup = DnsExchange {
+            app: end,
+            server: end,
+            name: name.into(),
+            asked,
+            took,
+            answer: None,
+            reply: Vec::new(),
+            cached: false,
+        };
         let process = Some(Process::of_app(app.into()));
         Seen { record: Record::Dns(lookup), owner: Some(Owner { user: 10_001, inode: 0 }), process }
     }

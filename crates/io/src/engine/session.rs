@@ -1,7 +1,7 @@
 //! One session of an engine: greeted, started, driven, ended. One thread and one loop, the forwarder's.
 
 use super::link::{Link, LinkError, Received};
-use super::message::{Device, Network, Settings, ToApp, ToEngine, VERSION, What, Wrong};
+use super::message::{Device, Network, Settings, ToApp, ToEngine, VERSION, What, Wrong, may_be_ahead};
 use super::record::Kept;
 use crate::clock::Clock;
 use crate::driver::{self, Ears, Host};
@@ -10,7 +10,7 @@ use crate::forward::{FRONT, Here, Protect, Running, Seen, Sink, Worker, WorkerEr
 use crate::poll::{Interest, Poll};
 use crate::sys::tun::Tun;
 use headstart_core::connect::cache::Lifetime;
-use headstart_core::connect::{self, race};
+use headstart_core::connect::{self, Ahead, race};
 use headstart_core::forward;
 use headstart_core::machine::Deadline;
 use headstart_core::time::{Duration, Instant};
@@ -103,6 +103,7 @@ pub(super) fn session(link: Link, clock: Clock) -> Result<(), EngineError> {
     worker.listen(&*link.0.borrow())?;
     worker.listen(link.0.borrow().bell())?;
     worker.on_network(clock.now(), &here(&kept.borrow().network));
+    worker.may_be_ahead(clock.now(), may_be_ahead(&kept.borrow().network, &kept.borrow().device));
     link.say(&ToApp::Started)?;
     let running = Running::new(&mut worker, None, LAST_WORDS);
     let mut session =
@@ -198,7 +199,8 @@ pub fn racing(settings: &Settings) -> Result<connect::Settings, String> {
         None => race::find(race::DEFAULT).map_err(|why| why.to_string())?,
     };
     let lifetime = Lifetime::parse(&settings.cache)?;
-    Ok(connect::Settings { lifetime, ..connect::Settings::of(entry) })
+    let ahead = if settings.ahead { Ahead::ON } else { Ahead::OFF };
+    Ok(connect::Settings { lifetime, ahead, ..connect::Settings::of(entry) })
 }
 
 /// A network as the worker wants it.
@@ -293,8 +295,12 @@ impl Session<'_> {
                 let here = here(&network);
                 self.kept.borrow_mut().network = network;
                 self.running.worker.on_network(now, &here);
+                self.look_what_may_be(now);
             }
-            ToEngine::Device { device } => self.kept.borrow_mut().device = device,
+            ToEngine::Device { device } => {
+                self.kept.borrow_mut().device = device;
+                self.look_what_may_be(now);
+            }
             ToEngine::Owner { question, uid, name } => self.running.worker.on_owner(now, question, uid, name),
             // It has come too late: that socket is given up.
             ToEngine::Protected { .. } => {}
@@ -304,6 +310,12 @@ impl Session<'_> {
             ToEngine::Stop => self.running.end_now(now),
         }
         Ok(())
+    }
+
+    /// The network or the device is another.
+    fn look_what_may_be(&mut self, now: Instant) {
+        let may = may_be_ahead(&self.kept.borrow().network, &self.kept.borrow().device);
+        self.running.worker.may_be_ahead(now, may);
     }
 
     /// The most that a frame holds, those with the most data first.

@@ -108,12 +108,18 @@ pub struct App {
     /// Of these, how many a race has led (`--accelerate`).
     #[serde(default)]
     pub accelerated: u64,
+    /// Of these, how many connections were begun before they were asked for (`--ahead`).
+    #[serde(default)]
+    pub ahead: u64,
     /// Ports and peers with datagrams between them, lookups aside.
     #[serde(default)]
     pub udp_flows: u64,
     /// DNS lookups.
     pub lookups: u64,
-    /// The median of the latest ones, in milliseconds.
+    /// Of these, how many were answered by what a server had said before (`--ahead`).
+    #[serde(default)]
+    pub cached: u64,
+    /// The median of the latest others, in milliseconds.
     pub lookup_ms: Option<f64>,
     /// Bytes that it sent.
     pub up_bytes: u64,
@@ -143,6 +149,9 @@ pub struct Line {
     /// Where a race has led it, if one has (`--accelerate`).
     #[serde(default)]
     pub accelerated: Option<String>,
+    /// Whether that connection was begun before this one was asked for (`--ahead`).
+    #[serde(default)]
+    pub ahead: bool,
     /// For how long it has been there, in milliseconds.
     pub age_ms: f64,
     /// Bytes that the program sent.
@@ -183,6 +192,7 @@ impl Line {
             local: flow.app.to_string(),
             peer: flow.peer.to_string(),
             accelerated: flow.accelerated.map(|to| to.to_string()),
+            ahead: flow.ahead,
             age_ms,
             up_bytes: flow.up.bytes,
             down_bytes: flow.down.bytes,
@@ -200,6 +210,7 @@ impl Line {
             local: flow.app.to_string(),
             peer: flow.peer.to_string(),
             accelerated: None,
+            ahead: false,
             age_ms,
             up_bytes: flow.up.bytes,
             down_bytes: flow.down.bytes,
@@ -214,8 +225,10 @@ struct Tally {
     connections: u64,
     failed: u64,
     accelerated: u64,
+    ahead: u64,
     udp_flows: u64,
     lookups: u64,
+    cached: u64,
     up: u64,
     down: u64,
     lookup_ms: VecDeque<f64>,
@@ -269,6 +282,7 @@ impl Tally {
     fn flow(&mut self, flow: &Flow) {
         self.connections += 1;
         self.accelerated += u64::from(flow.accelerated.is_some());
+        self.ahead += u64::from(flow.ahead);
         self.up += flow.up.bytes;
         self.down += flow.down.bytes;
         for meter in meter::ALL {
@@ -300,8 +314,10 @@ impl Tally {
             connections: self.connections,
             failed: self.failed,
             accelerated: self.accelerated,
+            ahead: self.ahead,
             udp_flows: self.udp_flows,
             lookups: self.lookups,
+            cached: self.cached,
             lookup_ms: median(&self.lookup_ms),
             up_bytes: self.up,
             down_bytes: self.down,
@@ -339,9 +355,14 @@ impl Tallies {
                 self.keep(Line::of(flow, seen.process.as_ref(), age.as_secs_f64() * 1e3));
             }
             Record::Dns(lookup) => {
+                tally.lookups += 1;
+                if lookup.cached {
+                    // No server was asked, and no time is a network's.
+                    tally.cached += 1;
+                    return;
+                }
                 let outcome = if lookup.answer.is_some() { "ok" } else { "other" };
                 timings.note(What::MeasuredLookup, name, None, outcome, lookup.took);
-                tally.lookups += 1;
                 keep(&mut tally.lookup_ms, lookup.took.as_secs_f64() * 1e3);
             }
             Record::Udp(flow) => {
@@ -437,20 +458,27 @@ pub(super) mod tests {
         tallies.take(&seen(Record::Flow(Box::new(refused)), ""));
         let (app, server) = ("192.0.2.1:53".parse().unwrap(), "192.0.2.2:53".parse().unwrap());
         let took = Duration::from_millis(8);
-        let lookup =
-            DnsExchange { app, server, name: "a.lab.example".into(), asked: Instant::ZERO, took, answer: None };
+        let (name, asked, reply) = ("a.lab.example".into(), Instant::ZERO, Vec::new());
+        let lookup = DnsExchange { app, server, name, asked, took, answer: None, reply, cached: false };
+        let again = DnsExchange { took: Duration::from_micros(9), cached: true, ..lookup.clone() };
         tallies.take(&seen(Record::Dns(lookup), "curl"));
+        tallies.take(&seen(Record::Dns(again), "curl"));
         let mut open = flow();
         open.down.bytes = 500;
-        open.accelerated = Some("198.51.100.2:80".parse().unwrap());
+        (open.accelerated, open.ahead) = (Some("198.51.100.2:80".parse().unwrap()), true);
         let process = Process { pid: 8, name: "curl".into(), group: Some("docker:0123456789ab".into()), fd: 3 };
         let board = tallies.board([(&open, Some(&process), 40.0)].into_iter(), std::iter::empty());
         let [curl, unknown] = &board.apps[..] else { panic!("{board:?}") };
         assert_eq!((curl.name.as_str(), curl.open, curl.connections, curl.down_bytes), ("curl", 1, 2, 1500));
-        assert_eq!(curl.accelerated, 1, "and its time is not among those of connecting");
+        assert_eq!(
+            (curl.accelerated, curl.ahead, board.connections[0].ahead),
+            (1, 1, true),
+            "and its time is not among those of connecting"
+        );
         assert_eq!(board.connections[0].accelerated.as_deref(), Some("198.51.100.2:80"));
         assert!(!board.connections[0].meters.contains_key("connect_ms"), "{board:?}");
-        assert_eq!((curl.lookups, curl.lookup_ms, curl.meters["connect_ms"]), (1, Some(8.0), 25.0));
+        assert_eq!((curl.lookups, curl.cached, curl.lookup_ms), (2, 1, Some(8.0)), "a cache's time is no server's");
+        assert_eq!(curl.meters["connect_ms"], 25.0);
         assert_eq!((unknown.name.as_str(), unknown.failed), (UNKNOWN, 1));
         let timed =
             board.timings.iter().map(|timed| (timed.key.what, timed.key.program.as_str(), timed.histogram.count()));

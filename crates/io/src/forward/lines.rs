@@ -18,7 +18,7 @@ pub fn line_of(seen: &Seen) -> Value {
         Record::Dns(lookup) => json!({
             "version": VERSION, "event": "lookup", "app": name, "group": group(seen), "user": user(seen), "name": lookup.name, "server": lookup.server.to_string(),
             "local": lookup.app.to_string(), "at_ms": lookup.asked.as_millis_f64(),
-            "took_ms": ms(lookup.took),
+            "took_ms": ms(lookup.took), "cached": lookup.cached,
         }),
         Record::Udp(flow) => udp(flow, name, seen),
         Record::Echo(flow) => echo(flow, name, seen),
@@ -80,7 +80,7 @@ fn connection(flow: &Flow, name: &str, seen: &Seen) -> Value {
         "version": VERSION, "event": "connection", "app": name, "pid": seen.process.as_ref().and_then(Process::number), "group": group(seen),
         "user": user(seen), "local": flow.app.to_string(), "peer": flow.peer.to_string(),
         "at_ms": flow.asked.as_millis_f64(), "end": flow.end.name(), "lasted_ms": lasted, "up_bytes": flow.up.bytes,
-        "down_bytes": flow.down.bytes, "accelerated": flow.accelerated.map(|to| to.to_string()),
+        "down_bytes": flow.down.bytes, "accelerated": flow.accelerated.map(|to| to.to_string()), "ahead": flow.ahead,
         "up_packets": flow.up.packets, "down_packets": flow.down.packets,
         "accepted": flow.is_accepted(),
         "closed_by": flow.kernel_stats.as_ref().and_then(|stats| stats.closed_by).map(Side::name),

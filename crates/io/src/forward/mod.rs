@@ -37,6 +37,8 @@ mod worker;
 #[cfg(feature = "host")]
 pub use enclosure::{Enclosure, EnclosureError};
 #[cfg(feature = "host")]
+pub(crate) use exit::Exit;
+#[cfg(feature = "host")]
 pub use exit::{Protect, Protector};
 #[cfg(feature = "host")]
 pub use inbound::{Inbound, Offered};

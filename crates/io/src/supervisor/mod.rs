@@ -14,7 +14,7 @@ mod preload;
 mod refusals;
 mod run;
 mod seccomp;
-mod spare;
+pub(crate) mod spare;
 mod stub;
 mod token;
 

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 /// What has happened to a connection on which nothing was said; `None` if nothing.
-pub(super) fn spoilt(socket: &OwnedFd) -> Option<Spoilt> {
+pub(crate) fn spoilt(socket: &OwnedFd) -> Option<Spoilt> {
     let mut byte = [0u8; 1];
     match recv(socket, &mut byte[..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
         Err(Errno::AGAIN | Errno::INTR) => None,

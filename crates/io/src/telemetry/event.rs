@@ -76,6 +76,8 @@ impl Names {
         let app = seen.process.as_ref().map_or(UNKNOWN, |process| process.name.as_str());
         match &seen.record {
             Record::Flow(flow) => Some(self.flow(stamp, app, &Connection::from(&**flow))),
+            // What no server was asked for took no server's time.
+            Record::Dns(lookup) if lookup.cached => None,
             Record::Dns(lookup) => Some(self.lookup(stamp, app, &lookup.name, lookup.took)),
             Record::Udp(_) | Record::Echo(_) => None,
         }

@@ -55,7 +55,8 @@ public class AppActivity extends Screen {
         heading(R.string.ended);
         for (JSONObject line : ended) {
             if (line.optString("event").equals("lookup")) {
-                row(getString(R.string.lookup_line, line.optString("name"), milliseconds(line.optDouble("took_ms"))), null);
+                String took = line.optBoolean("cached") ? getString(R.string.lookup_cached) : milliseconds(line.optDouble("took_ms"));
+                row(getString(R.string.lookup_line, line.optString("name"), took), null);
             } else {
                 connection(line, line);
             }
@@ -67,7 +68,8 @@ public class AppActivity extends Screen {
 
     private void connection(JSONObject line, JSONObject meters) {
         String peer = line.optString("peer");
-        String first = line.isNull("accelerated") ? peer : getString(R.string.connection_raced, peer, line.optString("accelerated"));
+        String first = line.isNull("accelerated") ? peer : getString(
+                line.optBoolean("ahead") ? R.string.connection_ahead : R.string.connection_raced, peer, line.optString("accelerated"));
         String connect = milliseconds(meters == null ? Double.NaN : meters.optDouble("connect_ms"));
         row(first, getString(R.string.connection_line, connect, line.optString("up_bytes"), line.optString("down_bytes")));
     }

@@ -31,8 +31,9 @@ final class Messages {
         return of("interface").put("descriptors", 1);
     }
 
-    static JSONObject settings(boolean accelerate, String race, String cache) throws JSONException {
-        return new JSONObject().put("accelerate", accelerate).put("race", race).put("cache", cache);
+    static JSONObject settings(boolean accelerate, boolean ahead, String race, String cache)
+            throws JSONException {
+        return new JSONObject().put("accelerate", accelerate).put("ahead", ahead).put("race", race).put("cache", cache);
     }
 
     static JSONObject network(JSONObject network) throws JSONException {

@@ -92,6 +92,8 @@ public class NowActivity extends Screen {
                 return getString(R.string.wakeup_datagrams);
             case "a race":
                 return getString(R.string.wakeup_race);
+            case "a lookup ahead":
+                return getString(R.string.wakeup_lookup);
             case "the app":
             case "control":
                 return getString(R.string.wakeup_control);
@@ -125,8 +127,12 @@ public class NowActivity extends Screen {
             JSONObject meters = app.optJSONObject("meters");
             String connect = milliseconds(meters == null ? Double.NaN : meters.optDouble("connect_ms"));
             String trip = milliseconds(meters == null ? Double.NaN : meters.optDouble("rtt_ms"));
-            View row = row(name, getString(
-                    R.string.app_line, connect, trip, app.optString("accelerated"), app.optString("connections")));
+            String line = getString(
+                    R.string.app_line, connect, trip, app.optString("accelerated"), app.optString("connections"));
+            if (app.optInt("ahead") > 0 || app.optInt("cached") > 0) {
+                line += "\n" + getString(R.string.app_ahead, app.optInt("ahead"), app.optInt("cached"), app.optInt("lookups"));
+            }
+            View row = row(name, line);
             row.setOnClickListener(new View.OnClickListener() {
                 @Override
                 public void onClick(View view) {

@@ -40,6 +40,15 @@ class Settings {
         kept.edit().putBoolean("accelerate", on).apply();
     }
 
+    /** Whether lookups are answered from what apps were told before, and connections opened before apps want them. */
+    boolean ahead() {
+        return kept.getBoolean("ahead", false);
+    }
+
+    void ahead(boolean on) {
+        kept.edit().putBoolean("ahead", on).apply();
+    }
+
     String race() {
         return kept.getString("race", "adaptive");
     }
@@ -116,6 +125,6 @@ class Settings {
 
     /** As the engine is told. */
     JSONObject json() throws JSONException {
-        return Messages.settings(accelerate(), race(), keepsForAnHour() ? AN_HOUR : "ttl");
+        return Messages.settings(accelerate(), ahead(), race(), keepsForAnHour() ? AN_HOUR : "ttl");
     }
 }

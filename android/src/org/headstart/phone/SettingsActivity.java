@@ -49,6 +49,12 @@ public class SettingsActivity extends Screen {
                 settings.accelerate(on);
             }
         });
+        toggle(R.string.set_ahead, settings.ahead(), new CompoundButton.OnCheckedChangeListener() {
+            @Override
+            public void onCheckedChanged(CompoundButton button, boolean on) {
+                settings.ahead(on);
+            }
+        });
         races();
         toggle(R.string.set_cache, settings.keepsForAnHour(), new CompoundButton.OnCheckedChangeListener() {
             @Override

@@ -34,7 +34,7 @@ public class MessagesTest {
         JSONObject unknown = new JSONObject("{'kind': 'owner', 'question': 8, 'uid': null, 'name': null}");
         List<JSONObject> said = new ArrayList<JSONObject>(Arrays.asList(
                 Messages.hello("org.headstart 0.1.0"),
-                Messages.start(Messages.settings(true, "adaptive", "ttl"), network(), device()),
+                Messages.start(Messages.settings(true, true, "adaptive", "ttl"), network(), device()),
                 Messages.network(network()),
                 Messages.device(device()),
                 Messages.owner(7, 10123, "org.example.mail"),

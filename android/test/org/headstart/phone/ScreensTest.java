@@ -155,16 +155,18 @@ public class ScreensTest {
         run();
         Activity now = show(NowActivity.class);
         has(now, mode, "On, over Wi-Fi", "org.example.mail", "connect 31 ms, round trip 30 ms, 1 of 3 connections raced",
+                "connections begun ahead: 1; lookups without a server: 1 of 2",
                 "packets of apps: 410", "statistics for this screen: 60");
         told("export");
         final Activity app = show(AppActivity.class);
         told("export");
         String lines = "{'event': 'lookup', 'app': 'org.example.mail', 'name': 'mail.example.org', 'took_ms': 21.4}\n"
+                + "{'event': 'lookup', 'app': 'org.example.mail', 'name': 'again.example.org', 'took_ms': 0.1, 'cached': true}\n"
                 + "{'event': 'connection', 'app': 'org.example.mail', 'peer': '198.51.100.7:993', 'accelerated': null,"
                 + " 'connect_ms': 44, 'up_bytes': 700, 'down_bytes': 5100}\n";
         File file = new File(Export.folder(RuntimeEnvironment.getApplication()), "app.jsonl");
         Files.write(file.toPath(), lines.getBytes(StandardCharsets.UTF_8));
-        engine.tell(new JSONObject("{'kind': 'exported', 'what': 'lines', 'lines': 2}"), -1);
+        engine.tell(new JSONObject("{'kind': 'exported', 'what': 'lines', 'lines': 3}"), -1);
         until(new Until() {
             @Override
             public boolean is() {
@@ -172,7 +174,7 @@ public class ScreensTest {
             }
         });
         has(app, mode, "198.51.100.1:443, raced to [2001:db8::1]:443", "connect unknown, 600 bytes up, 9000 down",
-                "lookup of mail.example.org: 21 ms", "198.51.100.7:993", "connect 44 ms, 700 bytes up, 5100 down");
+                "lookup of mail.example.org: 21 ms", "lookup of again.example.org: no server asked", "198.51.100.7:993", "connect 44 ms, 700 bytes up, 5100 down");
         has(show(ExportActivity.class), mode, "Share measurements", "End the capture");
         has(measured(), mode, "5 of 5 connected", "power saving off");
         has(show(SettingsActivity.class), mode, "IPv4 and IPv6", "All apps");

@@ -208,8 +208,9 @@ public class ServiceTest {
     @Test
     public void settingsStayAndAreTold() throws Exception {
         Settings settings = new Settings(context);
-        assertEquals("{\"accelerate\":true,\"race\":\"adaptive\",\"cache\":\"ttl\"}", settings.json().toString());
+        assertEquals("{\"accelerate\":true,\"ahead\":false,\"race\":\"adaptive\",\"cache\":\"ttl\"}", settings.json().toString());
         settings.accelerate(false);
+        settings.ahead(true);
         settings.race("sequential");
         settings.keepsForAnHour(true);
         settings.apps(Settings.BUT);
@@ -217,7 +218,7 @@ public class ServiceTest {
         settings.choose("org.example.b", true);
         settings.choose("org.example.a", false);
         Settings later = new Settings(context);
-        assertEquals("{\"accelerate\":false,\"race\":\"sequential\",\"cache\":\"3600s\"}", later.json().toString());
+        assertEquals("{\"accelerate\":false,\"ahead\":true,\"race\":\"sequential\",\"cache\":\"3600s\"}", later.json().toString());
         assertEquals("[org.example.b]", later.chosen().toString());
         assertEquals(Settings.BUT, later.apps());
     }

@@ -150,6 +150,7 @@ mod tests {
             handshake: None,
             accepted: false,
             accelerated: None,
+            ahead: false,
             up: Default::default(),
             down: Default::default(),
             hello: (None, None),

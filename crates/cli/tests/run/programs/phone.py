@@ -269,6 +269,70 @@ def accelerated(tun):
     return {"bare": bare, "ours": ours, "line": line, "other": other.ended(), "lines": engine.lines(), **engine.stop()}
 
 
+class Outside:
+    """What leaves the device: queries over DNS, and SYNs."""
+
+    def __init__(self):
+        self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3))
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+        self.socket.bind(("eth0", 0))
+        self.socket.setblocking(False)
+
+    def since(self):
+        """Since the last time: how many of each."""
+        queries = syns = 0
+        while True:
+            try:
+                packet, (_, _, kind, *_) = self.socket.recvfrom(2048)
+            except BlockingIOError:
+                return {"queries": queries, "syns": syns}
+            v6 = packet[0] >> 4 == 6
+            protocol, data = (packet[6], packet[40:]) if v6 else (packet[9], packet[(packet[0] & 15) * 4 :])
+            if kind != socket.PACKET_OUTGOING:
+                continue
+            queries += protocol == 17 and data[2:4] == b"\0\x35"
+            syns += protocol == 6 and data[13] & 0x12 == 2
+
+
+def ahead(tun):
+    """An app that starts again and again; another one; a network where data costs, and another network."""
+    engine, outside = Engine(tun, ahead=True, owner_ms=WAIT * 1000), Outside()
+    told = {}
+
+    def start(step, uid, name, host="www.lab.example"):
+        outside.since()
+        before = len(engine.lines())
+        code = curl(uid, name, "http://%s/" % host).ended()["code"]
+        is_ended = lambda line: line["event"] == "connection" and line["app"] == name
+        for _ in range(WAIT * 20):
+            lines = engine.lines()[before:]
+            if any(is_ended(line) for line in lines):
+                break
+            time.sleep(0.05)
+        told[step] = {"code": code, **outside.since(), "lines": lines}
+
+    start("first", 10001, "org.example.a")
+    start("second", 10001, "org.example.a")
+    outside.since()
+    alone = lookup(10001, "org.example.a", "www.lab.example")
+    told["asked"] = {"queries": 0, "syns": 0}
+    for _ in range(WAIT * 20):
+        for name, count in outside.since().items():
+            told["asked"][name] += count
+        if told["asked"]["syns"]:
+            break
+        time.sleep(0.05)
+    alone.ended()
+    start("one address", 10001, "org.example.a", "v4.lab.example")
+    start("one address again", 10001, "org.example.a", "v4.lab.example")
+    start("other", 10002, "org.example.b")
+    engine.say({"kind": "network", "network": engine.network(metered=True)})
+    start("metered", 10001, "org.example.a")
+    engine.say({"kind": "network", "network": engine.network(id="another", transport="cellular")})
+    start("moved", 10001, "org.example.a")
+    return {"told": told, **engine.stop()}
+
+
 def captive(tun):
     """A network that asks for a login, and then no longer: nothing is raced before."""
     engine = Engine(tun, owner_ms=WAIT * 1000)

@@ -35,7 +35,7 @@ impl Connector {
     }
 
     /// Opens a connection to where the program will most likely go, as for a getaddrinfo that says its port.
-    fn run_ahead(&mut self, now: Instant, request: RequestId, question: Question, want: Want, port: u16) {
+    pub(super) fn run_ahead(&mut self, now: Instant, request: RequestId, question: Question, want: Want, port: u16) {
         let Question { app, name, .. } = question;
         let is_same = |j: &Job| j.app == app && j.name == name && j.port == Some(port) && !j.done && j.is_fresh(now);
         if self.jobs.values().any(is_same) {
@@ -129,6 +129,9 @@ impl Connector {
         };
         self.make_room_for(app);
         let name: Arc<str> = name.trim_end_matches('.').to_ascii_lowercase().into();
+        if record.family().is_some() {
+            self.prefetch_model.held_for(app, &name, ttl);
+        }
         let cache = self.caches.entry(Arc::clone(app)).or_default();
         cache.put(now, &name, record, kept, ttl, self.settings.lifetime);
     }

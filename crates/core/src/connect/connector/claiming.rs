@@ -59,7 +59,7 @@ impl Connector {
     }
 
     /// The job that a claim is for: of those where the port is known, connections may be under way, or complete.
-    fn open_for(&self, now: Instant, request: RequestId, claim: &Claim) -> Option<u64> {
+    pub(super) fn open_for(&self, now: Instant, request: RequestId, claim: &Claim) -> Option<u64> {
         let addr = claim.to.ip();
         let may_wait = |j: &Job| {
             let known = self.prefetch_model.name(&j.app, &j.name).and_then(|n| n.ports.get(&claim.to.port()));
@@ -190,7 +190,7 @@ impl Connector {
     }
 
     /// Some programs (Java) have sockets of AF_INET6 for everything: what is opened for them must be able to take their place.
-    fn note_its_sockets(&mut self, claim: &Claim) {
+    pub(super) fn note_its_sockets(&mut self, claim: &Claim) {
         if !claim.nonblocking || claim.domain == Family::V6 && claim.to.is_ipv4() {
             self.racing.remove(&claim.app);
         } else if self.racing.len() < MAX_APPS {
@@ -234,7 +234,7 @@ pub(super) fn wanted(claim: &Claim) -> Event {
 }
 
 /// Where `claim` goes, by this name.
-fn host(claim: &Claim, name: &Arc<str>) -> Host {
+pub(super) fn host(claim: &Claim, name: &Arc<str>) -> Host {
     Host { app: Arc::clone(&claim.app), name: Arc::clone(name), port: claim.to.port() }
 }
 

@@ -3,6 +3,7 @@
 
 mod ahead;
 mod asking;
+mod beside;
 mod claiming;
 mod denial;
 mod drive;
@@ -390,6 +391,10 @@ impl Machine for Connector {
             Input::Lookup(query, result) => self.lookup_ended(now, query, Some(result)),
             Input::Replied(query, server) => self.lookups.replied(now, query, server),
             Input::Overheard { app, name, record, result } => self.overheard(now, &app, &name, record, result),
+            Input::AsksItself { account, app, name, record } => self.asks_itself(now, account, app, &name, record),
+            Input::GoesItself(request, claim) => self.goes_itself(now, request, &claim),
+            Input::Unreached(addr) => self.unreached(now, addr),
+            Input::Ahead(ahead) => self.ahead_by(now, ahead),
             Input::Attempt(attempt, result) => self.attempt_ended(now, attempt, result),
             Input::Launched { account, app } => self.launched(now, account, &app, None),
             Input::Spoilt(attempt, how, ago) => self.spoilt(now, attempt, how, ago),

@@ -2,6 +2,7 @@
 
 mod ahead;
 mod asks;
+mod beside;
 mod contract;
 mod counted;
 mod explained;
@@ -127,7 +128,7 @@ impl Story {
             .host(v6(n.into()), Host::Answers(r6))
     }
 
-    fn drain(&mut self) {
+    pub(super) fn drain(&mut self) {
         while let Some(output) = self.connector.poll_output() {
             match &output {
                 Output::Query { id, name, record, server } => {
@@ -184,7 +185,7 @@ impl Story {
     }
 
     /// Lets time pass to `until`, or until `stop` says that it has seen enough.
-    fn run_while(&mut self, until: Instant, stop: impl Fn(&Output) -> bool) {
+    pub(super) fn run_while(&mut self, until: Instant, stop: impl Fn(&Output) -> bool) {
         let mut seen = self.outputs.len();
         let (mut idle, mut last) = (0, self.now);
         loop {

@@ -352,6 +352,25 @@ fn an_answer_to_another_question_says_nothing_of_this_one() {
 }
 
 #[test]
+fn what_a_server_has_said_before_answers_for_it_and_is_no_time_of_its_own() {
+    let mut rig = Rig::new();
+    let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    query.extend(b"\x03www\x07example\x00\x00\x01\x00\x01");
+    ask(&mut rig, "198.51.100.53:53", &query);
+    let mut bytes = [&[0; HEADROOM], &query[..]].concat();
+    (bytes[HEADROOM + 2], bytes[HEADROOM + 7]) = (0x81, 1);
+    bytes.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 80]);
+    let Output::Map { mapping, .. } = rig.did[0] else { panic!() };
+    let said = bytes[HEADROOM..].to_vec();
+    rig.input(Input::Answered { mapping, server: "198.51.100.53:53".parse().unwrap(), bytes });
+    let [Record::Dns(lookup)] = &rig.records[..] else { panic!("{:?}", rig.records) };
+    assert!(lookup.cached && lookup.reply == said && lookup.answer.is_some(), "{lookup:?}");
+    let [(header, payload)] = &rig.packets[..] else { panic!("{:?}", rig.packets) };
+    assert_eq!(header.source, "198.51.100.53".parse::<IpAddr>().unwrap());
+    assert_eq!(udp::parse(payload).map(|(source, _, data)| (source, data)), Some((53, &said[..])));
+}
+
+#[test]
 fn an_echo_comes_back_to_who_asked_for_it_and_to_nobody_else() {
     let mut rig = Rig::new();
     let (app, to) = (rig.app.ip(), rig.peer.ip());

@@ -187,3 +187,15 @@ proptest! {
         let _ = read(&bytes);
     }
 }
+
+#[test]
+fn nothing_is_sent_ahead_where_data_costs_or_the_battery_is_to_be_spared() {
+    let usual = (Network::default(), Device { battery: Some(80), ..Device::default() });
+    assert!(may_be_ahead(&usual.0, &usual.1) && may_be_ahead(&usual.0, &Device::default()));
+    assert!(!may_be_ahead(&Network { metered: true, ..Network::default() }, &usual.1));
+    let low = Device { battery: Some(LOW), charging: Some(false), ..Device::default() };
+    let may = |device| may_be_ahead(&usual.0, &device);
+    assert!(!may(low) && !may(Device { charging: None, ..low }) && may(Device { battery: Some(LOW + 1), ..low }));
+    assert!(may(Device { charging: Some(true), ..low }));
+    assert!(!may(Device { power_save: Some(true), ..usual.1 }) && !may(Device { doze: Some(true), ..usual.1 }));
+}

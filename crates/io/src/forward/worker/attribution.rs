@@ -4,6 +4,7 @@
 //! whose it is, because what was said to one app is not used for another's. A question that is not answered in time counts as answered by "unknown".
 
 use super::accelerator::Waiting;
+use super::ahead::{Asked, Outgoing};
 use super::{MAPPINGS, Upstream, Whose, Worker, sockets};
 use crate::driver::Hands;
 use crate::forward::board::Board;
@@ -14,6 +15,7 @@ use headstart_core::path::NetworkId;
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::dns::Answer;
 use headstart_core::wire::ip::icmp::Trouble;
+use headstart_core::wire::relay;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
@@ -54,20 +56,22 @@ pub(super) struct Attribution {
     /// How long a connection waits at most until it is known whose it is.
     patience: Duration,
     questions: VecDeque<Question>,
-    /// When a question was asked, and which token it is about; in the order of their numbers, which is that of time.
-    open: BTreeMap<u64, (Instant, u64)>,
+    /// When a question was asked, which token it is about, and the peer; in the order of their numbers, which is that of time.
+    open: BTreeMap<u64, (Instant, u64, SocketAddr)>,
     asked: u64,
     /// What was recorded of ports whose owner is asked for.
     records: HashMap<u64, Vec<Record>>,
     /// Connections that are not opened yet, and until when they wait.
     held: VecDeque<(Instant, Waiting)>,
+    /// Questions over DNS whose asker is asked for, by the number of the question about it.
+    names: BTreeMap<u64, Asked>,
 }
 
 impl Attribution {
     /// Nothing yet.
     pub fn new(patience: Duration) -> Self {
-        let (questions, open, records, held) = Default::default();
-        Self { patience, questions, open, asked: 0, records, held }
+        let (questions, open, records, held, names) = Default::default();
+        Self { patience, questions, open, asked: 0, records, held, names }
     }
 
     /// Asks about a token; whether there will be an answer.
@@ -76,7 +80,7 @@ impl Attribution {
             return false;
         }
         self.asked += 1;
-        self.open.insert(self.asked, (now, token));
+        self.open.insert(self.asked, (now, token, peer));
         self.questions.push_back(Question { number: self.asked, is_tcp, app, peer });
         true
     }
@@ -97,6 +101,29 @@ impl Attribution {
         self.held.remove(place).map(|(_, waiting)| waiting)
     }
 
+    /// A question over DNS, about whose asker the latest question is: it waits for the answer, or is returned, to be sent.
+    pub fn hold_question(
+        &mut self,
+        now: Instant,
+        (question, server): (relay::Question, SocketAddr),
+        datagram: Outgoing,
+        holds: bool,
+    ) -> Option<Outgoing> {
+        let is_asked = self.open.get(&self.asked).is_some_and(|(_, token, _)| *token == MAPPINGS + datagram.mapping.0);
+        if !is_asked || self.names.contains_key(&self.asked) {
+            return Some(datagram);
+        }
+        let (held, sent) = if holds { (Some((now + self.patience, datagram)), None) } else { (None, Some(datagram)) };
+        self.names.insert(self.asked, Asked { question, server, held });
+        sent
+    }
+
+    /// A question over DNS that has waited for long enough is to be sent.
+    fn overdue(&mut self, now: Instant) -> Option<Outgoing> {
+        let held = self.names.values_mut().find(|asked| asked.held.is_some())?;
+        held.held.take_if(|(until, _)| *until <= now).map(|(_, datagram)| datagram)
+    }
+
     /// Keeps a record until it is known whose it is.
     pub fn keep(&mut self, token: u64, record: Record) {
         self.records.entry(token).or_default().push(record);
@@ -114,18 +141,20 @@ impl Attribution {
     /// What was kept, owners or not.
     pub fn finish(&mut self) -> Vec<Record> {
         self.open.clear();
+        self.names.clear();
         std::mem::take(&mut self.records).into_values().flatten().collect()
     }
 
     /// When the oldest question is closed, and its number. A connection that waits longer for its owner keeps it open as long.
     fn oldest(&self) -> Option<(Instant, u64)> {
-        self.open.first_key_value().map(|(number, (asked, _))| (*asked + OPEN.max(self.patience), *number))
+        self.open.first_key_value().map(|(number, (asked, ..))| (*asked + OPEN.max(self.patience), *number))
     }
 
     /// When a connection, or a question, has waited for long enough.
     pub fn deadline(&self) -> Option<Deadline> {
         let held = self.held.front().map(|(at, _)| *at);
-        let at = held.into_iter().chain(self.oldest().map(|(at, _)| at)).min()?;
+        let question = self.names.values().find_map(|asked| asked.held.as_ref()).map(|(at, _)| *at);
+        let at = held.into_iter().chain(question).chain(self.oldest().map(|(at, _)| at)).min()?;
         Some(Deadline { at, why: "reporting an owner" })
     }
 }
@@ -139,7 +168,8 @@ impl Worker {
     /// A question was answered with the user and the name of the app, as far as they are known.
     pub(crate) fn on_owner(&mut self, now: Instant, number: u64, user: Option<u32>, name: Option<String>) {
         let Some(told) = self.teller.attribution() else { return };
-        let Some((_, token)) = told.open.remove(&number) else { return };
+        let Some((_, token, peer)) = told.open.remove(&number) else { return };
+        let asked = told.names.remove(&number);
         let records = told.records.remove(&token).unwrap_or_default();
         let held = told.release(FlowId(token));
         let owner = user.map(|user| Owner { user, inode: 0 });
@@ -161,8 +191,14 @@ impl Worker {
                     port.whose = Some(whose.clone());
                 }
                 records.into_iter().for_each(|record| self.record_as(now, whose.clone(), record));
+                asked.into_iter().for_each(|asked| self.asker_is(now, user, asked));
             }
-            None => self.attribute(FlowId(token), whose),
+            None => {
+                if let Some((accelerator, user)) = self.accelerator.as_mut().zip(user) {
+                    accelerator.goes_itself(now, &self.poll, user, peer);
+                }
+                self.attribute(FlowId(token), whose);
+            }
         }
     }
 
@@ -173,6 +209,10 @@ impl Worker {
             && let Some((_, waiting)) = told.held.pop_front()
         {
             self.open_as_asked(now, waiting);
+            self.drain(now);
+        }
+        while let Some(datagram) = self.teller.attribution().and_then(|told| told.overdue(now)) {
+            self.transmit(now, datagram);
             self.drain(now);
         }
         let late = |told: &mut Attribution| told.oldest().filter(|(at, _)| *at <= now);
@@ -216,6 +256,7 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headstart_core::wire::record::RecordType;
 
     fn ask(told: &mut Attribution, now: Instant, token: u64) -> bool {
         let end = "192.0.2.1:53".parse().unwrap();
@@ -235,6 +276,29 @@ mod tests {
         assert_eq!(told.oldest(), Some((later + OPEN, 2)));
         assert!(ask(&mut told, later, 8));
         assert!(!ask(&mut told, later, 9));
+    }
+
+    #[test]
+    fn a_question_that_may_be_answered_here_waits_for_its_asker_so_long_and_is_sent_once() {
+        let (patience, now) = (Duration::from_millis(100), Instant::ZERO);
+        let mut told = Attribution::new(patience);
+        let query = headstart_core::wire::dns::encode_query(1, "a.example", RecordType::A).unwrap();
+        let server = "192.0.2.1:53".parse().unwrap();
+        let hold = |told: &mut Attribution, holds| {
+            let (mapping, bytes) = (MappingId(3), query.clone());
+            let outgoing = Outgoing { mapping, to: server, bytes, from: 0, marks: (0, 64, false), train: None };
+            told.hold_question(now, (relay::Question::read(&query).unwrap(), server), outgoing, holds).is_none()
+        };
+        assert!(!hold(&mut told, true), "no one is asked whose it is");
+        ask(&mut told, now, MAPPINGS + 3);
+        assert!(hold(&mut told, true) && !hold(&mut told, true), "one question about it, one that waits");
+        assert_eq!(told.deadline().map(|due| due.at), Some(now + patience));
+        assert!(told.overdue(now + patience / 2).is_none() && told.overdue(now + patience).is_some());
+        assert!(told.overdue(now + patience).is_none(), "it was sent");
+        assert!(told.names.contains_key(&1), "and its asker may still become known");
+        ask(&mut told, now, MAPPINGS + 3);
+        assert!(!hold(&mut told, false), "nothing to answer it with");
+        assert!(told.names.contains_key(&2) && told.deadline().map(|due| due.at) == Some(now + OPEN));
     }
 
     #[test]

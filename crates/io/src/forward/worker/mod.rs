@@ -1,6 +1,7 @@
 //! One thread, one event loop, one forwarder: sleeps until a packet, a socket or a timer wants something.
 
 mod accelerator;
+mod ahead;
 mod asked;
 mod attribution;
 mod calls;
@@ -35,6 +36,7 @@ use crate::sys::datagram::Cutting;
 use crate::sys::offload::{Checksum, Offload, Segments, Transport};
 use crate::sys::tun::{ROOM, Tun};
 use accelerator::Accelerator;
+use ahead::Outgoing;
 use attribution::Attribution;
 pub(crate) use attribution::Here;
 use delivery::Delivery;
@@ -91,6 +93,8 @@ const ATTEMPTS: u64 = 1 << 61;
 const CALLED: u64 = 1 << 60;
 /// Tokens from here on, below those, are callers on this host.
 const NEIGHBOURS: u64 = 1 << 59;
+/// Tokens from here on, below those, are lookups that no program waits for.
+const QUERIES: u64 = 1 << 58;
 
 /// What has happened when what it sends comes back to it.
 const LOOP: &str = "its own connections come back to it";
@@ -564,7 +568,8 @@ impl Worker {
             Output::Close { flow, abrupt } => self.close(now, flow, abrupt),
             Output::Map { mapping, app } => self.map(now, mapping, app),
             Output::Datagram { mapping, to, bytes, from, traffic_class, hop_limit, whole, train } => {
-                self.send_datagram(now, mapping, to, &bytes[from..], (traffic_class, hop_limit, whole), train);
+                let marks = (traffic_class, hop_limit, whole);
+                self.send_or_answer(now, Outgoing { mapping, to, bytes, from, marks, train });
             }
             Output::Unbound => self.look_for_the_unbound(now),
             Output::Unmap { mapping } => self.unmap(mapping),

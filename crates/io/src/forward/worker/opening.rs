@@ -211,13 +211,16 @@ impl Worker {
         let Some(owner) = waiting.whose.owner else {
             let (Teller::Program(told), true) = (&mut self.teller, waiting.whose.sought) else { return false };
             let peer = waiting.peer.ip();
-            let may_race = accelerator.anyone_knows_another(peer) || told.may_be_known(peer);
+            let is_known = accelerator.anyone_knows_another(peer) || told.may_be_known(peer);
+            let may_race = is_known || accelerator.is_ahead_of_anyone(now, waiting.peer);
             if may_race {
                 told.hold(now, waiting);
             }
             return may_race;
         };
-        if !accelerator.knows_another(now, &self.poll, owner.user, waiting.peer.ip()) {
+        let knows_another = accelerator.knows_another(now, &self.poll, owner.user, waiting.peer.ip());
+        if !knows_another && !accelerator.is_ahead(now, owner.user, waiting.peer) {
+            accelerator.goes_itself(now, &self.poll, owner.user, waiting.peer);
             return false;
         }
         accelerator.race(now, &self.poll, owner.user, waiting);
@@ -254,7 +257,7 @@ impl Worker {
         while let Some((waiting, how)) = self.accelerator.as_mut().and_then(Accelerator::ended) {
             let Waiting { flow, app, peer, traffic_class, no_delay, whose } = waiting;
             match how {
-                Ended::Connected(socket, to) => {
+                Ended::Connected(socket, to, ahead) => {
                     if self.poll.add(&socket, flow.0, Interest::Changes).is_err() {
                         self.unopened(now, flow, whose, Failure::Here);
                         continue;
@@ -269,7 +272,7 @@ impl Worker {
                     let (mss, agreed) = sockets::agreed(&socket);
                     let way = Way { socket, reached: to, connecting: false, accelerated: true };
                     self.insert((flow, app, peer), whose, way);
-                    self.forwarder.handle_input(now, Input::Accelerated { flow, to });
+                    self.forwarder.handle_input(now, Input::Accelerated { flow, to, ahead });
                     self.forwarder.handle_input(now, Input::Agreed { flow, agreed });
                     self.forwarder.handle_input(now, Input::Connected { flow, mss });
                 }

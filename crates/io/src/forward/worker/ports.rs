@@ -118,7 +118,6 @@ impl Worker {
         (traffic_class, hop_limit, whole): (u8, u8, bool),
         train: Option<u16>,
     ) {
-        self.identify_port(now, mapping, to);
         let mut said = Vec::new();
         let mut cutting = self.cutting(whole);
         let trouble = loop {
@@ -171,7 +170,7 @@ impl Worker {
     }
 
     /// The owner of a port; for ports that query names it is looked up each time, because they are short-lived and reused.
-    fn identify_port(&mut self, now: Instant, mapping: MappingId, to: SocketAddr) {
+    pub(super) fn identify_port(&mut self, now: Instant, mapping: MappingId, to: SocketAddr) {
         let Some(port) = self.ports.get_mut(&mapping) else { return };
         if port.whose.is_some() && to.port() != DNS {
             return;

@@ -78,8 +78,12 @@ impl Worker {
     }
 
     pub(super) fn record_as(&mut self, now: Instant, whose: Whose, record: Record) {
-        if let (Record::Dns(lookup), Some(owner), Some(accelerator)) = (&record, whose.owner, &mut self.accelerator) {
-            accelerator.on_dns_answer(now, &self.poll, owner.user, lookup);
+        match (&record, whose.owner, &mut self.accelerator) {
+            (Record::Dns(lookup), Some(owner), Some(accelerator)) => {
+                accelerator.on_dns_answer(now, &self.poll, owner.user, lookup);
+            }
+            (Record::Flow(flow), _, Some(accelerator)) => accelerator.has_ended(now, &self.poll, flow),
+            _ => {}
         }
         self.tell(whose, record);
     }

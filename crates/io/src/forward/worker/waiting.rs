@@ -3,8 +3,8 @@
 use super::accelerator::Accelerator;
 use super::attribution::Attribution;
 use super::{
-    ATTEMPTS, BATCH, BOARD, CALLED, ECHO_V4, ECHO_V6, FOUND, FRONT, LAST_WORDS, LISTENS, MAPPINGS, NEIGHBOURS, ROUTES,
-    STOP, TUN, Teller, Worker, WorkerError,
+    ATTEMPTS, BATCH, BOARD, CALLED, ECHO_V4, ECHO_V6, FOUND, FRONT, LAST_WORDS, LISTENS, MAPPINGS, NEIGHBOURS, QUERIES,
+    ROUTES, STOP, TUN, Teller, Worker, WorkerError,
 };
 use crate::driver::{Ears, Hands, Host};
 use crate::forward::Routes;
@@ -85,6 +85,7 @@ impl Host for Running<'_> {
             ATTEMPTS.. => "a race",
             CALLED.. => "calls of peers",
             NEIGHBOURS.. => "datagrams of peers",
+            QUERIES.. => "a lookup ahead",
             _ => "connections of peers",
         }
     }
@@ -177,6 +178,7 @@ impl Worker {
             token if token >= ATTEMPTS => self.attempt(now, token - ATTEMPTS),
             token if token >= CALLED => self.accept_calls(now, token - CALLED),
             token if token >= NEIGHBOURS => self.answer_neighbour(now, token - NEIGHBOURS),
+            token if token >= QUERIES => self.looked_up(now, token - QUERIES),
             token => self.change(now, FlowId(token), change),
         }
     }
