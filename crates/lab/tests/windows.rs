@@ -16,7 +16,7 @@ fn row<'a>(outcome: &'a Outcome, condition: &str, metric: &str, arm: &str) -> &'
     outcome.rows.iter().find(is).unwrap_or_else(|| panic!("no row {condition}, {metric}, {arm}: {:?}", outcome.rows))
 }
 
-const RULES: [&str; 3] = ["history-average", "careful-resume", "careful-wireless"];
+const RULES: [&str; 4] = ["history-unbounded", "history-average", "careful-resume", "careful-wireless"];
 
 #[test]
 #[ignore = "needs network namespaces: cargo xtask test"]

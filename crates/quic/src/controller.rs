@@ -111,16 +111,20 @@ impl Live {
         if before != Phase::Unvalidated && self.sender.phase() == Phase::Unvalidated {
             self.packets[1] = self.packets[0].map(|last| last + 1);
         }
-        self.tell();
+        self.tell(now);
     }
 
     /// After anything that may have changed the phase.
-    fn tell(&mut self) {
+    fn tell(&mut self, now: Instant) {
         if self.sender.take_refuted()
             && let Some(lease) = &self.lease
         {
             let (network, remote) = (self.network, self.remote.ip());
-            self.memory.with(|history| history.refute(lease, network, remote));
+            let keys = self.memory.with(|history| {
+                history.refute(lease, network, remote);
+                history.keys(network, remote)
+            });
+            self.memory.has_misled(keys, now);
         }
         while let Some(event) = self.sender.poll_event() {
             if let Some(listener) = &self.memory.options().listener {
@@ -206,7 +210,7 @@ impl Controller {
                 let now = clock.moment(now);
                 if let Some(live) = locked(&owner.0).as_mut() {
                     act(&mut live.sender, now);
-                    live.tell();
+                    live.tell(now);
                 }
             }
         }

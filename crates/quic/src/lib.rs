@@ -7,6 +7,7 @@ mod endpoint;
 mod plan;
 mod qlog;
 mod store;
+mod token;
 
 pub use controller::Controller;
 pub use endpoint::{Connecting, Connection};
@@ -18,7 +19,7 @@ pub use plan::{Plan, Watch};
 pub use qlog::line as qlog_line;
 pub use store::{NotAStore, Store};
 
-use headstart_core::cwnd::history::Outcome;
+use headstart_core::cwnd::history::{Key, Outcome};
 use headstart_core::cwnd::start;
 use quinn::TransportConfig;
 use std::fmt;
@@ -136,6 +137,8 @@ struct Shared {
     network: Mutex<NetworkId>,
     /// Connections that were planned, for the ratio.
     planned: Mutex<u64>,
+    /// When a retreat last deleted what was remembered of an address.
+    refuted: Mutex<token::Recent<Key, Instant>>,
 }
 
 impl fmt::Debug for CarefulResume {
@@ -163,7 +166,15 @@ impl CarefulResume {
         }
         let (clock, secret) = (store.clock, store.secret);
         let (history, network) = (Mutex::new(history), Mutex::new(options.network));
-        Self(Arc::new(Shared { options, clock, secret, history, network, planned: Mutex::new(0) }))
+        Self(Arc::new(Shared {
+            options,
+            clock,
+            secret,
+            history,
+            network,
+            planned: Mutex::new(0),
+            refuted: Mutex::default(),
+        }))
     }
 
     /// The host is on another network: connections that begin now are remembered there, and nothing of elsewhere is used.

@@ -197,7 +197,7 @@ fn what_was_received_makes_windows_to_receive_as_much_and_no_window_to_send() {
     );
 }
 
-fn configurations() -> (ServerConfig, ClientConfig) {
+pub(crate) fn configurations() -> (ServerConfig, ClientConfig) {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
     let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
     let server = ServerConfig::with_single_cert(vec![made.cert.der().clone()], key.into()).unwrap();
@@ -207,7 +207,7 @@ fn configurations() -> (ServerConfig, ClientConfig) {
 }
 
 /// Waits until `met`, which must come true some time; the bound only keeps a failure from hanging.
-async fn until(met: impl Fn() -> bool) {
+pub(crate) async fn until(met: impl Fn() -> bool) {
     let waited = async {
         while !met() {
             tokio::time::sleep(MS).await;

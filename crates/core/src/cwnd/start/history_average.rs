@@ -1,4 +1,4 @@
-//! `history-average`: Algorithm 1 of paper 2. A connection starts with the larger of the default window and the average of
+//! `history-average` and, without a bound as the paper has it, `history-unbounded`: Algorithm 1 of paper 2. A connection starts with the larger of the default window and the average of
 //! the windows of earlier connections, at once and without a look at the path.
 //!
 //! In the paper's words: a 1-RTT handshake starts from the average, a 0-RTT handshake goes on with the window that was kept;

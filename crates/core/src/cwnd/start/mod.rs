@@ -165,8 +165,14 @@ pub const ALL: &[Entry] = &[
     },
     Entry {
         name: "history-average",
-        what: "paper 2, Algorithm 1: starts with the average window of earlier connections; only for your own networks",
+        what: "the average window of earlier connections, at most 200 packets, at once; only for your own networks",
         most: |packet| MOST_PACKETS * packet,
+        new: |terms| Box::new(history_average::HistoryAverage::new(terms)),
+    },
+    Entry {
+        name: "history-unbounded",
+        what: "paper 2, Algorithm 1 as printed: history-average without a limit; for experiments",
+        most: |_| u64::MAX,
         new: |terms| Box::new(history_average::HistoryAverage::new(terms)),
     },
     Entry {

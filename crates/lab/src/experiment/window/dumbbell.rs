@@ -2,7 +2,7 @@
 
 use super::rows::{self, Metric};
 use super::trial::Cell;
-use super::{AVERAGE, CAREFUL, METHOD, WIRELESS, play_all};
+use super::{CAREFUL, METHOD, PAPER, WIRELESS, play_all};
 use crate::experiment::target::Target;
 use crate::experiment::{Claims, Context, Entry, Outcome, Speeds};
 use crate::sim::quic::Path;
@@ -104,7 +104,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         let case = cell.condition.strip_suffix("-1").map(|network| format!("{size}-{network}"));
         rows::add(outcome, cell, arms, &[Metric::Time, Metric::Drops, Metric::Background], |row, metric| {
             Ok(match (metric, &case) {
-                (Metric::Time, Some(case)) if row.arm == AVERAGE && !cell.condition.starts_with(['s', 'd', 'b']) => {
+                (Metric::Time, Some(case)) if row.arm == PAPER && !cell.condition.starts_with(['s', 'd', 'b']) => {
                     row.serving(&claims, "P2.4", case)?
                 }
                 _ => row,

@@ -16,19 +16,31 @@ fn row<'a>(outcome: &'a Outcome, condition: &str, metric: &str, arm: &str) -> &'
 #[test]
 fn without_loss_every_rule_gains_and_the_average_most_and_a_run_repeats_to_the_last_digit() {
     let outcome = quick(&simple::ENTRY, &["good-no-loss"]);
-    let ratio = |arm| row(&outcome, "good-no-loss", "latency of 1 MB", arm).ratio.unwrap();
-    assert!(ratio(AVERAGE) < 0.7 && ratio(CAREFUL) < 0.85 && ratio(AVERAGE) < ratio(CAREFUL), "{:?}", outcome.notes);
+    let latency = |arm| row(&outcome, "good-no-loss", "latency of 1 MB", arm);
+    let ratio = |arm| latency(arm).ratio.unwrap();
+    assert!(ratio(PAPER) < 0.7 && ratio(CAREFUL) < 0.85 && ratio(AVERAGE) < ratio(CAREFUL), "{:?}", outcome.notes);
     assert_eq!(ratio(WIRELESS), ratio(CAREFUL), "nothing was lost");
-    assert_eq!(row(&outcome, "good-no-loss", "latency of 1 MB", AVERAGE).claim.as_deref(), Some("P2.1"));
+    // 240 kB of 475 at once: the rest takes another round trip's part.
+    assert!(latency(AVERAGE).ours > latency(PAPER).ours + 5.0, "{:?} {:?}", latency(AVERAGE), latency(PAPER));
+    let claims = |arm| latency(arm).claim.clone();
+    assert_eq!(
+        (claims(PAPER).as_deref(), claims(AVERAGE)),
+        (Some("P2.1"), None),
+        "the product serves no claim of the paper"
+    );
     assert_eq!(quick(&simple::ENTRY, &["good-no-loss"]).last_line(), outcome.last_line());
 }
 
 #[test]
 fn early_data_is_answered_at_once_by_a_server_that_remembers() {
     let outcome = quick(&simple::ENTRY, &["early-data"]);
-    let row = row(&outcome, "early-data", "latency of 300 kB by 0-RTT", AVERAGE);
-    // Virtual time: two crossings of 38 ms and 300 kB at 100 Mbit/s, whatever the machine. The target is 70 ms.
-    assert!(row.ours <= 70.0 && row.ratio.unwrap() < 0.5, "{row:?}");
+    let ms = |arm| row(&outcome, "early-data", "latency of 300 kB by 0-RTT", arm).ours;
+    // Virtual time: a round trip of 38 ms and 300 kB at 100 Mbit/s, whatever the machine.
+    assert!((62.0..70.0).contains(&ms(PAPER)), "{}", ms(PAPER));
+    // 240 kB of them at once, and the rest a round trip after the first.
+    assert!((80.0..86.0).contains(&ms(AVERAGE)), "{}", ms(AVERAGE));
+    // Two round trips come before the first packet of a jump, and it is no more than half of what is known.
+    assert!((2.0 * 38.0 + 24.0..160.0).contains(&ms(CAREFUL)), "{}", ms(CAREFUL));
 }
 
 #[test]
@@ -94,7 +106,7 @@ fn beside_other_flows_the_harm_stands_beside_the_gain() {
     let background = row(&outcome, "good-1", "goodput of others", CAREFUL);
     assert!(background.ours > 10.0 && background.baseline.unwrap() > 10.0, "{background:?}");
     assert!(row(&outcome, "good-1", "drops", AVERAGE).baseline.is_some());
-    assert_eq!(row(&outcome, "good-1", "latency of 1 MB", AVERAGE).claim.as_deref(), Some("P2.4"));
+    assert_eq!(row(&outcome, "good-1", "latency of 1 MB", PAPER).claim.as_deref(), Some("P2.4"));
 }
 
 #[test]

@@ -96,9 +96,7 @@ pub struct Seen {
 /// The memory of a server that starts by `rule`.
 pub fn memory(rule: &str, origin: std::time::Instant) -> anyhow::Result<CarefulResume> {
     let rule = start::find(rule).ok_or_else(|| anyhow::anyhow!("unknown start rule `{rule}`"))?;
-    // The paper's has no bound; the bounds of the others are their own.
-    let most = (rule.name == super::AVERAGE).then_some(u64::MAX);
-    let options = Options { rule, most, network: NetworkId(1), transport: Arc::new(transport), ..Options::default() };
+    let options = Options { rule, network: NetworkId(1), transport: Arc::new(transport), ..Options::default() };
     Ok(CarefulResume::with_options(Store::new(Clock::new(origin, Duration::ZERO), [0x68; 16]), options))
 }
 
