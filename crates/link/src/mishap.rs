@@ -94,7 +94,7 @@ mod tests {
     fn one_bit_of_a_share_of_packets_is_flipped() {
         let out = out("corrupt=5%");
         let wrong: Vec<_> =
-            out.iter().map(|(at, packet)| (at.as_nanos() / 1_000_000 ^ number(packet)).count_ones()).collect();
+            out.iter().map(|(at, packet)| ((at.as_nanos() / 1_000_000) ^ number(packet)).count_ones()).collect();
         assert_eq!(wrong.iter().max(), Some(&1), "no packet has two");
         is_share(wrong.iter().filter(|bits| **bits == 1).count(), 0.05);
     }
