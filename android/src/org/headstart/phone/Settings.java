@@ -40,7 +40,7 @@ class Settings {
         kept.edit().putBoolean("accelerate", on).apply();
     }
 
-    /** Whether lookups are answered from what apps were told before, and connections opened before apps want them. */
+    /** Whether lookups are answered from earlier answers, and connections opened before apps want them. */
     boolean ahead() {
         return kept.getBoolean("ahead", false);
     }
