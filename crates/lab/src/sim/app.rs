@@ -159,6 +159,7 @@ impl AppHost {
         let (began, before) = (self.stack.now(), self.connector.tally());
         self.account += 1;
         self.queries.clear();
+        self.engine.iter_mut().for_each(|engine| engine.queries.clear());
         let mut granted = vec![None; wishes.len()];
         self.input(Input::Launched { account: self.account, app: self.app.clone() }, &mut granted);
         for (n, wish) in wishes.iter().enumerate() {
@@ -183,7 +184,9 @@ impl AppHost {
         while !self.pending.is_empty() {
             self.turn(Instant::FAR_FUTURE, &mut granted);
         }
-        let queries = self.queries.iter().map(|at| *at - began).collect();
+        let engines = self.engine.iter().flat_map(|engine| &engine.queries);
+        let mut queries: Vec<_> = self.queries.iter().chain(engines).map(|at| *at - began).collect();
+        queries.sort_unstable();
         self.connector.close_account(self.account);
         self.carry_out(&mut []);
         let tally = self.connector.tally().since(&before);
@@ -271,10 +274,12 @@ impl AppHost {
             let now = self.stack.now();
             match output {
                 Output::Query { id, name, record, server } => {
-                    self.queries.push(now);
-                    if let Some(engine) = &mut self.engine {
-                        engine.asks(id.0, &self.app, &name, record);
+                    if let Some(engine) = &mut self.engine
+                        && engine.asks(&mut self.stack, id.0, &self.app, &name, record)
+                    {
+                        continue;
                     }
+                    self.queries.push(now);
                     self.stack.ask(id.0, &name, record, server as usize);
                 }
                 Output::Forget(id) | Output::Late(id) => self.stack.forget(id.0),

@@ -2,8 +2,8 @@
 //! `headstart engine`, beside Android's own sequence, the paper's way and a supervisor's; and requests, calls and messages through its
 //! forwarder beside those with flaws.
 //!
-//! The engine races connections, by the answers that it overhears. It keeps no answer for apps, looks nothing up ahead and has no pool
-//! (docs/decisions/0027): rows of P1.1 and P1.4 to P1.6 show that, and `headstart` beside it what a supervisor does. Left to their own
+//! `engine` races connections, by the answers that it overhears, and keeps, looks up and opens nothing ahead (docs/decisions/0027): rows of
+//! P1.1 and P1.4 to P1.6 show that. `engine-ahead` does (docs/decisions/0131), and `headstart` is what a supervisor does. Left to their own
 //! experiments: P3.3 (`measure-throughput`: a rate is what a processor does) and P3.7 (`measure-device`: it is about hardware).
 
 mod forwarded;
@@ -52,11 +52,34 @@ struct Arm {
     race: &'static str,
     lifetime: Lifetime,
     ahead: Ahead,
-    /// The engine is between the apps and the network.
-    engine: bool,
+    engine: Engine,
+}
+
+/// What is between the apps and the network.
+#[derive(Clone, Copy)]
+enum Engine {
+    None,
+    /// The engine with its default settings.
+    Races,
+    /// The engine with its setting `ahead`, and this one as `cache`.
+    Ahead(&'static str),
+}
+
+impl Engine {
+    fn settings(self) -> Option<message::Settings> {
+        match self {
+            Self::None => None,
+            Self::Races => Some(message::Settings::default()),
+            Self::Ahead(cache) => {
+                Some(message::Settings { ahead: true, cache: cache.into(), ..message::Settings::default() })
+            }
+        }
+    }
 }
 
 const ENGINE: &str = "engine";
+/// The same with a cache for each app, prefetch and pool, as its setting `ahead` has it.
+const AHEAD: &str = "engine-ahead";
 const PAPERS: &str = "simultaneous";
 /// The stack that the paper compares with: what apps do without anything, and behind the engine.
 const BASELINE: &str = "sequential";
@@ -64,24 +87,30 @@ const BASELINE: &str = "sequential";
 const OTHERS: &str = "happy-eyeballs-v2";
 
 /// Without caches, and nothing ahead.
-const fn plain(name: &'static str, race: &'static str, engine: bool) -> Arm {
+const fn plain(name: &'static str, race: &'static str, engine: Engine) -> Arm {
     Arm { name, race, lifetime: Lifetime::Off, ahead: Ahead::OFF, engine }
 }
 
 const NO_CACHE: &[Arm] = &[
-    plain(ENGINE, BASELINE, true),
-    plain(PAPERS, PAPERS, false),
-    plain(OTHERS, OTHERS, false),
-    plain(BASELINE, BASELINE, false),
+    plain(ENGINE, BASELINE, Engine::Races),
+    plain(PAPERS, PAPERS, Engine::None),
+    plain(OTHERS, OTHERS, Engine::None),
+    plain(BASELINE, BASELINE, Engine::None),
 ];
 
 /// 3600 s: paper 1, section III-C. The others honour TTLs, as Android's resolver does.
 const CACHED: &[Arm] = &[
-    Arm { lifetime: Lifetime::Ttl, ..plain(ENGINE, BASELINE, true) },
-    Arm { lifetime: Lifetime::Ttl, ahead: Ahead::ON, ..plain("headstart", race::DEFAULT, false) },
-    Arm { lifetime: Lifetime::Fixed(Duration::from_secs(3600)), ahead: Ahead::ON, ..plain(PAPERS, PAPERS, false) },
-    Arm { lifetime: Lifetime::Ttl, ..plain(OTHERS, OTHERS, false) },
-    Arm { lifetime: Lifetime::Ttl, ..plain(BASELINE, BASELINE, false) },
+    Arm { lifetime: Lifetime::Ttl, ..plain(ENGINE, BASELINE, Engine::Races) },
+    Arm { lifetime: Lifetime::Ttl, ..plain(AHEAD, BASELINE, Engine::Ahead("ttl")) },
+    Arm { lifetime: Lifetime::Ttl, ..plain("engine-ahead-3600s", BASELINE, Engine::Ahead("3600s")) },
+    Arm { lifetime: Lifetime::Ttl, ahead: Ahead::ON, ..plain("headstart", race::DEFAULT, Engine::None) },
+    Arm {
+        lifetime: Lifetime::Fixed(Duration::from_secs(3600)),
+        ahead: Ahead::ON,
+        ..plain(PAPERS, PAPERS, Engine::None)
+    },
+    Arm { lifetime: Lifetime::Ttl, ..plain(OTHERS, OTHERS, Engine::None) },
+    Arm { lifetime: Lifetime::Ttl, ..plain(BASELINE, BASELINE, Engine::None) },
 ];
 
 /// The phone's apps: one world for all of them, and what each wants, launch after launch.
@@ -104,8 +133,8 @@ const METHOD: [&str; 4] = [
      each place each app is launched twice and used for three minutes, as in `app-session`. Hosts and names are at the distances of \
      `paper1-lte` everywhere; all hosts answer. Rows are of the launches after the first place, where apps are learned.",
     "`engine`: apps look names up and connect one address after the other, as `sequential` does, and `headstart engine` with its \
-     default settings is below them: it overhears answers and races connections. It has no cache, prefetch or pool. `headstart` \
-     is a supervisor with all three, `simultaneous` the paper's way with its cache of 3600 s. Without caches nothing is done ahead.",
+     default settings is below them: it overhears answers and races connections. `engine-ahead` has its setting `ahead` on: a cache \
+     for each app by TTL (`-3600s`: with paper 1's lifetime), prefetch and pool. `headstart` is a supervisor with all three, `simultaneous` the paper's way with its cache of 3600 s. Without caches nothing is done ahead.",
     "Notes compare rows with the papers. The verdict on a claim is that of its own experiment.",
     "The forwarder is `core`'s, with each profile: only sleeps between reads take time. Not judged in virtual time: P3.3 \
      (`measure-throughput`) and P3.7 (`measure-device`).",
@@ -173,9 +202,8 @@ impl Phone {
             ..Settings::of(race::find(arm.race)?)
         };
         let mut host = AppHost::new(&self.world, settings)?;
-        if arm.engine {
-            host =
-                host.behind(racing(&message::Settings::default()).map_err(anyhow::Error::msg).context("the engine")?);
+        if let Some(settings) = arm.engine.settings() {
+            host = host.behind(racing(&settings).map_err(anyhow::Error::msg).context("the engine")?);
         }
         let mut launches = Vec::new();
         for (n, (number, kind, link)) in DAY.into_iter().enumerate() {

@@ -25,6 +25,13 @@ fn a_day_behind_the_engine_connects_sooner_asks_the_same_and_is_the_same_every_t
     for place in ["lte", "wifi"] {
         assert!(row(place, "effective TCP connect time, mean", ENGINE).ratio.unwrap() < 1.0);
         assert_eq!(row(place, AT_ONCE, ENGINE).ours, 0.0, "it has no pool");
+        for ahead in [AHEAD, "engine-ahead-3600s"] {
+            assert!(row(place, HITS, ahead).ours > row(place, HITS, ENGINE).ours, "{ahead}");
+            assert!(row(place, AT_ONCE, ahead).ours > 5.0, "{ahead}");
+            assert_eq!(row(place, "failed", ahead).ours, 0.0, "{ahead}");
+            let sooner = |arm: &str| row(place, "effective TCP connect time, mean", arm).ratio.unwrap();
+            assert!(sooner(ahead) < sooner(ENGINE), "{ahead}: {} of {}", sooner(ahead), sooner(ENGINE));
+        }
         assert!(row(place, HITS, "headstart").ours > row(place, HITS, ENGINE).ours);
         assert!(row(place, AT_ONCE, "headstart").ours > 5.0);
     }
