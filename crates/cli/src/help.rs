@@ -174,10 +174,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("lab link", &["headstart lab link show", "headstart lab link set delay=100ms,reorder=5%"]),
     ("lab link show", &["headstart lab link show", "headstart lab link show --pid 4711"]),
-    (
-        "lab link set",
-        &["headstart lab link set rate=5mbit", "headstart lab link set 'loss=1%;loss=5%' --pid 4711"],
-    ),
+    ("lab link set", &["headstart lab link set rate=5mbit", "headstart lab link set 'loss=1%;loss=5%' --pid 4711"]),
     ("lab record", &["headstart lab record --out page -- curl -L https://example.org/"]),
     ("lab replay", &["headstart lab replay page --link lte -- curl -L https://example.org/"]),
     ("list", &["headstart list", "headstart list races", "headstart list links --json"]),

@@ -4,7 +4,10 @@
 #![forbid(unsafe_code)]
 
 use headstart_lab::experiment::{Context, Outcome, Row, Speeds, emulator};
-use headstart_lab::netns::{Entered, Entry};
+use headstart_lab::netns::{self, Entered, Entry, Network, default_world};
+use std::collections::BTreeSet;
+use std::net::UdpSocket;
+use std::time::Duration;
 
 /// Runs these conditions inside; none where this process is only the one outside.
 fn inside(test: &str, conditions: &[&str]) -> Option<Outcome> {
@@ -84,4 +87,34 @@ fn what_it_reports_is_possible_over_the_link_that_it_was_told() {
     assert!(value("lateness of packets, p99").ours >= value("lateness of packets, p50").ours);
     assert_eq!(outcome.valid, outcome.why_invalid.is_empty());
     assert!(outcome.notes.iter().any(|n| n.contains(" 0 early")), "nothing may leave early: {:?}", outcome.notes);
+}
+
+/// 300 datagrams, each of which says its number 25 times.
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
+fn real_packets_overtake_come_twice_and_are_refused_for_a_wrong_bit() {
+    netns::inside("real_packets_overtake_come_twice_and_are_refused_for_a_wrong_bit", || {
+        let link = "delay=20ms,reorder=30%,duplicate=20%,corrupt=20%;delay=1ms";
+        let world = default_world(link);
+        let network = Network::build(&world).unwrap();
+        let to = (world.sites[0].v4[0].addr, 4000);
+        let server = network.on_servers(|| UdpSocket::bind(to)).unwrap().unwrap();
+        let client = network.on_client(|| UdpSocket::bind(("0.0.0.0", 0))).unwrap().unwrap();
+        for number in 0u32..300 {
+            client.send_to(&number.to_be_bytes().repeat(25), to).unwrap();
+        }
+        // Far longer than anything is under way.
+        server.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        let (mut bytes, mut numbers) = ([0; 200], Vec::new());
+        while let Ok(len) = server.recv(&mut bytes) {
+            let number = u32::from_be_bytes(bytes[..4].try_into().unwrap());
+            assert_eq!(&bytes[..len], number.to_be_bytes().repeat(25), "a wrong bit came through");
+            numbers.push(number);
+        }
+        let different: BTreeSet<u32> = numbers.iter().copied().collect();
+        // A fifth is refused, with a standard deviation of 7.
+        assert!((200..280).contains(&different.len()), "{} of 300", different.len());
+        assert!(numbers.len() > different.len() + 20, "{} of {}", numbers.len(), different.len());
+        assert!(numbers.windows(2).filter(|pair| pair[1] < pair[0]).count() > 20, "{numbers:?}");
+    });
 }
