@@ -79,6 +79,14 @@ impl Scene {
                 std::thread::spawn(move || serve(&listener));
             })
             .unwrap();
+        // The kernel settles the addresses and states of new links by itself, as late as it likes.
+        until("the links are up and have their addresses", || {
+            ["fat", "fast"].into_iter().all(|name| {
+                let shown = Command::new("ip").args(["addr", "show", "dev", name]).output().unwrap();
+                let shown = String::from_utf8_lossy(&shown.stdout);
+                shown.contains("state UP") && shown.contains("inet6 fe80:")
+            })
+        });
         let number = SecretKey::generate().unwrap().reveal().replace(['/', '+', '='], "x");
         let folder = std::env::temp_dir().join(format!("headstart-steer-{}", &number[..12]));
         fs::create_dir_all(&folder).unwrap();
