@@ -394,7 +394,7 @@ mod tests {
         for _ in 0..3 {
             link.push(ms(0), vec![0; 1500]).unwrap();
         }
-        // The first is under way, the second is half through; the third takes 10 ms now, and no delay, but overtakes nobody.
+        // The first is under way, the second is half through; the third takes 10 ms now, and no delay, but overtakes none.
         let slow = parse("rate=1200kbit,queue=3p").unwrap().0;
         link.change(Instant::from_nanos(1_500_000), &slow);
         let waits: Vec<_> = (0..3).map(|_| link.push(ms(2), vec![0; 1500]).is_ok()).collect();

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 const PAUSE: Duration = Duration::from_secs(60);
 /// Users of which that is known; the one that has been silent for longest makes room. 256: as launches that go on at once.
 const MOST: usize = 256;
-/// Accounts have 24 bits ([`RequestId`](super::RequestId)); 0 is nobody's.
+/// Accounts have 24 bits ([`RequestId`](super::RequestId)); 0 is that of no start.
 const LAST: u32 = 0x00ff_ffff;
 
 /// The starts of the users' apps. See the module.

@@ -97,7 +97,7 @@ impl Emulator {
     }
 }
 
-/// The links of an emulator, for whoever changes them.
+/// A handle by which the links of an emulator are changed.
 pub(super) struct Links(Arc<Shared>);
 
 impl Links {

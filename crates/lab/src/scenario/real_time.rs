@@ -216,7 +216,7 @@ fn wait(socket: impl AsFd, flags: PollFlags, timing: Timing) -> io::Result<()> {
     }
 }
 
-/// Sets the congestion control. CUBIC that nobody named is not to be had everywhere: the host's own stays then.
+/// Sets the congestion control. The default, CUBIC, is not available everywhere: without it the host's own stays.
 fn controlled_by(socket: &OwnedFd, congestion: Option<&str>) -> io::Result<()> {
     match (congestion, sockopt::set_tcp_congestion(socket, congestion.unwrap_or("cubic"))) {
         (Some(name), Err(why)) => Err(io::Error::other(format!("congestion control `{name}`: {why}"))),

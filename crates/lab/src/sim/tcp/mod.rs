@@ -104,7 +104,7 @@ impl Tcp {
         self.receiver.answered();
     }
 
-    /// The program writes so many bytes that nobody will read.
+    /// The program writes so many bytes whose content does not matter.
     pub fn write_blank(&mut self, bytes: u64) {
         self.sender.blank += bytes;
         self.receiver.answered();

@@ -51,7 +51,7 @@ pub(super) struct Sender {
     pieces: VecDeque<Piece>,
     unsent: VecDeque<u8>,
     pub endless: bool,
-    /// Bytes that nobody reads and that are still to be sent; behind `unsent`.
+    /// Bytes without content that are still to be sent; behind `unsent`.
     pub blank: u64,
     /// Bytes of payload in a full segment.
     pub segment: usize,
