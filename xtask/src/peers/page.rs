@@ -68,6 +68,8 @@ struct Line {
     arms: [&'static str; 3],
 }
 
+/// Without any.
+const BARE: &str = "no-tun";
 /// On Linux, and on a phone: headstart, tun2socks, sing-box.
 const LINUX: [&str; 3] = ["ours", "tun2socks", "sing-box"];
 const PHONE: [&str; 3] = ["ours-phone", "tun2socks", "sing-box-1.13"];
@@ -85,6 +87,10 @@ fn lines() -> Vec<Line> {
         rate("eight down", "eight-flows-down"),
         wire("connect, µs", "connect time, median"),
         wire("64 bytes there and back, µs", "request-response latency, median"),
+        Line {
+            times: 1.0,
+            ..wire("a port that refuses is said to be open, %", "connections to a port that refuses, said to be open")
+        },
         cost("processor time, one up, s/GB", "one-flow-up"),
         cost("one down", "one-flow-down"),
         cost("eight up", "eight-flows-up"),
@@ -114,10 +120,13 @@ impl Line {
     /// What is measured, without a TUN and under each arm.
     fn text(&self, rows: &[Row]) -> String {
         let told = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| figure(value * self.times));
-        let bare = |row: &Row| row.baseline_arm == "no-tun";
+        let bare = |row: &Row| row.baseline_arm == BARE;
         let ours = self.row(rows, self.arms[0]);
-        let mut text =
-            format!("| {} | {} |", self.about, told(ours.filter(|row| bare(row)).and_then(|row| row.baseline)));
+        let without = match self.row(rows, BARE) {
+            Some(row) => row.value,
+            None => ours.filter(|row| bare(row)).and_then(|row| row.baseline),
+        };
+        let mut text = format!("| {} | {} |", self.about, told(without));
         for arm in self.arms {
             let row = self.row(rows, arm);
             let ratio = row.filter(|row| bare(row)).and_then(|row| match row.ratio {
@@ -138,7 +147,8 @@ pub fn section(rows: &[Row], about: &str, quick: bool) -> String {
         "{HEADING}\n\n`cargo xtask peers` writes this section. {about}; {}, built from Go's module proxy.\nPrograms over a veth pair, arms in \
          turns: medians, and in brackets the ratio to no TUN with its 95 % interval. sing-box has its defaults for\nLinux (an MTU of 65535, \
          super-packets), tun2socks an MTU of 1500. As on a phone: an interface of 1500 bytes without super-packets for all, `headstart\n\
-         forward` and sing-box 1.13, the last that can do without them.\n\n",
+         forward` and sing-box 1.13, the last that can do without them. A forwarder that says that a port is open before it has connected\nis \
+         sooner with connect(), and lets a program write to what is not there.\n\n",
         versions.join(", ")
     );
     if !rows.iter().all(|row| row.is_valid) {
@@ -175,7 +185,9 @@ mod tests {
         t,true,,one-flow-up,\"throughput, median\",Mbit/s,ours,no-tun,12000,16000,0.75,0.71,0.8,,\n\
         t,true,,one-flow-up,\"throughput, median\",Mbit/s,tun2socks,no-tun,1700,16000,0.106,0.1,0.11,,\n\
         t,true,,one-flow-up,\"processor time of the forwarder, median\",s/GB,ours,,0.4,,,,,,\n\
-        t,true,,one-flow-up,\"processor time of the forwarder, median\",s/GB,tun2socks,ours,4,0.4,10,9,11,,\n";
+        t,true,,one-flow-up,\"processor time of the forwarder, median\",s/GB,tun2socks,ours,4,0.4,10,9,11,,\n\
+        t,true,,wire,\"connections to a port that refuses, said to be open\",%,no-tun,,0,,,,,,\n\
+        t,true,,wire,\"connections to a port that refuses, said to be open\",%,tun2socks,,100,,,,,,\n";
 
     #[test]
     fn a_line_has_what_was_measured_and_a_dash_for_what_was_not() {
@@ -187,6 +199,7 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("| processor time, one up, s/GB | – | 0.40 | 4.00 | – |\n"), "{text}");
+        assert!(text.contains("| a port that refuses is said to be open, % | 0.00 | – | 100 | – |\n"), "{text}");
         assert!(
             text.contains("One day; tun2socks v") && !text.contains("busy") && !text.contains("quick run"),
             "{text}"
