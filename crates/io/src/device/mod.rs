@@ -103,6 +103,11 @@ impl Snapshot {
         (to > from).then(|| (100.0 * (waited_later - waited) / (to - from)).clamp(0.0, 100.0))
     }
 
+    /// Share of the processor time until `later` that was not idle, in percent; none where the kernel does not say.
+    pub fn busy(&self, later: &Self) -> Option<f64> {
+        self.shares(later).map(|(idle, _)| 100.0 - idle)
+    }
+
     /// Shares of the processor time until `later` that were idle and stolen, in percent.
     fn shares(&self, later: &Self) -> Option<(f64, f64)> {
         let (a, b) = self.cpu.zip(later.cpu)?;

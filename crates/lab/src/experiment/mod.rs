@@ -22,6 +22,7 @@ mod outcome;
 pub mod page_load;
 mod phone_day;
 pub mod pool_safety;
+mod quiet;
 pub mod realtime_tail;
 pub mod shim_cost;
 mod steer;

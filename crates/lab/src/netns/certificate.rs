@@ -169,6 +169,13 @@ impl Tally {
         self.probes.add(left - due);
     }
 
+    /// Begins a new account: what has been counted is forgotten; what the emulator is stays.
+    pub fn begin_anew(&mut self) {
+        let (probes, cpu) = (std::mem::take(&mut self.probes), self.cpu);
+        let (real_time_priority, super_packets) = (self.real_time_priority, self.super_packets);
+        *self = Self { probes, real_time_priority, super_packets, cpu, ..Self::default() };
+    }
+
     /// The link dropped a packet.
     pub fn dropped(&mut self, reason: Dropped) {
         match reason {
@@ -279,6 +286,20 @@ mod tests {
             let edge = upper_edge(bucket).as_nanos() as u64;
             assert!(edge >= nanos && edge - nanos <= nanos / 32, "{nanos} in a bucket up to {edge}");
         }
+    }
+
+    #[test]
+    fn a_new_account_knows_nothing_of_what_was_late_before() {
+        let mut tally = Tally { real_time_priority: true, ..Tally::default() };
+        tally.probe(us(10), us(30));
+        tally.left(us(0), us(10), us(2000), 100);
+        assert!(!tally.certificate().valid);
+        tally.begin_anew();
+        tally.left(us(0), us(10), us(30), 100);
+        let certificate = tally.certificate();
+        assert!(certificate.valid && certificate.real_time_priority, "{certificate:?}");
+        assert_eq!((certificate.packets, certificate.bytes), (1, 100));
+        assert!((certificate.bias_us - 20.0).abs() < 1.0, "{certificate:?}");
     }
 
     #[test]

@@ -86,6 +86,13 @@ impl Emulator {
         certificate
     }
 
+    /// The account since the last one of these, which begins a new one.
+    pub fn take_certificate(&self) -> Certificate {
+        let certificate = self.certificate();
+        lock(&self.shared.tally).begin_anew();
+        certificate
+    }
+
     /// Whether the thread is still at work; it ends by itself only if a socket fails.
     pub fn running(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())

@@ -232,6 +232,11 @@ impl Network {
         self.emulator.certificate()
     }
 
+    /// The emulator's account since the last call of this, which begins a new one: of a round that is kept or played again.
+    pub fn take_certificate(&self) -> Certificate {
+        self.emulator.take_certificate()
+    }
+
     /// Whether the emulator is still at work; it ends early only if the kernel takes its sockets away.
     pub fn emulator_running(&self) -> bool {
         self.emulator.running()

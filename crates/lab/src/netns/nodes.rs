@@ -148,6 +148,11 @@ impl Nodes {
     pub fn certificate(&self) -> Certificate {
         self.emulator.certificate()
     }
+
+    /// The emulator's account since the last call of this, which begins a new one.
+    pub fn take_certificate(&self) -> Certificate {
+        self.emulator.take_certificate()
+    }
 }
 
 /// Runs `command` (the user's `$SHELL` if empty) on a node, where the names of nodes resolve to their addresses, and

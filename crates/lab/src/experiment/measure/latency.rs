@@ -67,8 +67,7 @@ pub fn probe(to: SocketAddr, times: u64) -> io::Result<serde_json::Value> {
         ask.push(clock.now().since(start).as_secs_f64() * 1e3);
     }
     let closed = SocketAddr::new(to.ip(), CLOSED);
-    let open: Vec<f64> =
-        (0..TRIED).map(|_| if TcpStream::connect(closed).is_ok() { 100.0 } else { 0.0 }).collect();
+    let open: Vec<f64> = (0..TRIED).map(|_| if TcpStream::connect(closed).is_ok() { 100.0 } else { 0.0 }).collect();
     Ok(serde_json::json!({ "connect": connect, "ask": ask, "said open": open }))
 }
 

@@ -7,8 +7,9 @@
 use super::put::{Put, generated, recorded};
 use super::{PLACES, Place, rows};
 use crate::browser::{BrowserError, BrowserLoad, Chromium};
-use crate::experiment::{Condition as About, Context, Outcome, Row, Series, in_ms};
-use crate::page::{Dependency, Page, Protocol};
+use crate::experiment::quiet::Quiet;
+use crate::experiment::{Condition as About, Context, Outcome, Row, Series, in_ms, losers};
+use crate::page::{Dependency, Protocol};
 use crate::program::{Folder, undisturbed};
 use crate::server::recorder;
 use crate::server::stage::Stage;
@@ -34,30 +35,78 @@ const OVER_TCP: [Arm; 2] = [("bare", false, false), (rows::OURS, true, false)];
 /// Where a page has hosts that speak HTTP/3, these too.
 const OVER_QUIC: [Arm; 2] = [(rows::BARE_H3, false, true), (rows::OURS_H3, true, true)];
 
-/// Load times in ms by arm, page after page, the same number of each.
-#[derive(Default)]
-struct Taken(Vec<(String, Vec<Option<f64>>)>);
+/// Load times in ms by arm and page: the same number by each arm.
+struct Taken {
+    pages: usize,
+    by_arm: Vec<(String, Vec<Vec<Option<f64>>>)>,
+}
 
 impl Taken {
-    fn add(&mut self, arm: &str, times: impl IntoIterator<Item = Option<f64>>) {
-        let known = self.0.iter().position(|(name, _)| name == arm).unwrap_or_else(|| {
-            self.0.push((arm.to_owned(), Vec::new()));
-            self.0.len() - 1
+    fn of_pages(pages: usize) -> Self {
+        Self { pages, by_arm: Vec::new() }
+    }
+
+    fn add(&mut self, page: usize, arm: &str, times: impl IntoIterator<Item = Option<f64>>) {
+        let known = self.by_arm.iter().position(|(name, _)| name == arm).unwrap_or_else(|| {
+            self.by_arm.push((arm.to_owned(), vec![Vec::new(); self.pages]));
+            self.by_arm.len() - 1
         });
-        self.0[known].1.extend(times);
+        self.by_arm[known].1[page].extend(times);
+    }
+
+    /// Page after page.
+    fn series(&self, condition: &str) -> Vec<Series> {
+        let of = |(arm, pages): &(String, Vec<Vec<Option<f64>>>)| {
+            Series::with_failures(condition, METRIC, "ms", arm, pages.iter().flatten().copied())
+        };
+        self.by_arm.iter().map(of).collect()
+    }
+
+    /// How often each page was loaded by each arm.
+    fn loads(&self) -> Vec<usize> {
+        self.by_arm.first().map(|(_, pages)| pages.iter().map(Vec::len).collect()).unwrap_or_default()
+    }
+
+    /// Whether the intervals of headstart beside the bare browser are narrow enough to stop; never without an interval.
+    fn is_narrow(&self, seed: u64) -> bool {
+        let all = self.series("");
+        let of = |arm: &str| all.iter().find(|s| s.arm == arm && !s.present().is_empty());
+        let pairs = [OVER_TCP, OVER_QUIC].into_iter().filter_map(|[bare, ours]| of(ours.0).zip(of(bare.0)));
+        let half = |(ours, bare)| {
+            let row = Row::compare(ours, bare, Statistic::Mean, Pairing::Paired, seed).ok()?;
+            row.interval.map(|interval| (interval.hi - interval.lo) / 2.0)
+        };
+        let halves: Vec<Option<f64>> = pairs.map(half).collect();
+        !halves.is_empty() && halves.iter().all(|half| half.is_some_and(|half| half <= NARROW))
     }
 }
 
-/// How often a page is loaded by an arm, in full.
+/// How often a page is loaded by each arm before the next page has its turn; in a quick run, that is all.
+const A_PASS: usize = 4;
+const QUICK: usize = 3;
+/// Passes over all pages end when the intervals are this narrow to each side, of a ratio.
+const NARROW: f64 = 0.02;
+/// Or after so many loads of a page by an arm, or of all pages: many pages are loaded less often each, and say as much together.
 const ROUNDS: usize = 20;
-/// Loads by an arm in a network, in full: many pages are loaded less often each, and say as much together.
-const LOADS: usize = 120;
+const LOADS: usize = 240;
 
-/// What the replay of a page was asked for.
-struct Asked {
+/// The most passes over so many pages.
+fn passes(pages: usize) -> usize {
+    (ROUNDS.min(LOADS / pages.max(1)) / A_PASS).max(1)
+}
+
+/// A set of pages in a network.
+struct Set<'a> {
+    cx: &'a Context,
+    place: &'a Place,
+    condition: String,
+    puts: &'a [Put],
+    arms: Vec<Arm>,
+    headstart: &'a Path,
+    taken: Taken,
+    quiet: Quiet,
     answered: u64,
     asked: u64,
-    doubt: Option<String>,
 }
 
 /// Every wanted network, if Chromium is there.
@@ -73,8 +122,8 @@ pub fn run(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
             ("-chromium", &own, "pages of the generator with contents made up for them"),
             ("-recorded-chromium", &recorded, "recorded pages, hosts at distances of the generator's"),
         ] {
-            let rounds = if cx.quick { 3 } else { ROUNDS.min(LOADS / puts.len().max(1)).max(1) };
-            let go_on = puts.is_empty() || set(cx, outcome, (place, suffix, what), puts, rounds, &headstart)?;
+            let condition = format!("{}{suffix}", place.name);
+            let go_on = puts.is_empty() || Set::of(cx, place, condition, puts, &headstart).run(outcome, what)?;
             if !go_on {
                 return Ok(());
             }
@@ -83,64 +132,132 @@ pub fn run(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One set of pages in one network; whether to go on.
-fn set(
-    cx: &Context,
-    outcome: &mut Outcome,
-    (place, suffix, what): (&Place, &str, &str),
-    puts: &[Put],
-    rounds: usize,
-    headstart: &Path,
-) -> anyhow::Result<bool> {
-    let condition = format!("{}{suffix}", place.name);
-    let mut taken = Taken::default();
-    let over_quic = puts.iter().any(|p| p.page.objects.iter().any(|o| o.protocol == Protocol::Http3));
-    let arms: Vec<Arm> = OVER_TCP.into_iter().chain(OVER_QUIC.into_iter().filter(|_| over_quic)).collect();
-    let (mut answered, mut asked) = (0, 0);
-    for (n, put) in puts.iter().enumerate() {
-        let page = &put.page;
-        if cx.progress.stop() {
-            outcome.invalidate("it was stopped early");
-            return Ok(false);
+impl<'a> Set<'a> {
+    fn of(cx: &'a Context, place: &'a Place, condition: String, puts: &'a [Put], headstart: &'a Path) -> Self {
+        let over_quic = puts.iter().any(|p| p.page.objects.iter().any(|o| o.protocol == Protocol::Http3));
+        let arms = OVER_TCP.into_iter().chain(OVER_QUIC.into_iter().filter(|_| over_quic)).collect();
+        let taken = Taken::of_pages(puts.len());
+        // As many again as the longest run has.
+        let quiet = Quiet::new((puts.len() * ROUNDS) as u64);
+        Self { cx, place, condition, puts, arms, headstart, taken, quiet, answered: 0, asked: 0 }
+    }
+
+    /// Loads all pages until it is known how they compare, and tells; whether to go on.
+    fn run(mut self, outcome: &mut Outcome, what: &str) -> anyhow::Result<bool> {
+        let passes = if self.cx.quick { 1 } else { passes(self.puts.len()) };
+        let mut passed = 0;
+        while passed < passes && !self.taken.is_narrow(self.cx.seed) {
+            match self.pass((passed, passes)) {
+                Ok(true) => passed += 1,
+                Ok(false) => {
+                    outcome.invalidate("it was stopped early");
+                    return Ok(false);
+                }
+                Err(e) if e.downcast_ref::<BrowserError>().is_some_and(|e| matches!(e, BrowserError::Missing)) => {
+                    outcome.notes.push(format!("No page was loaded by a real browser: {e}"));
+                    return Ok(false);
+                }
+                Err(e) => return Err(e),
+            }
         }
-        cx.progress.step(n as u64, puts.len() as u64, &format!("{condition}, {}", page.name));
-        let folder = Folder::new().context("making a folder for the browsers' files")?;
-        let seed = cx.seed.wrapping_add(n as u64);
-        let stage = put.on_stage((place.link, place.families, seed), folder.path())?;
-        let loads = match page_loads(&stage, page, (&arms, rounds), headstart, &folder, &mut taken) {
-            Err(e) if e.downcast_ref::<BrowserError>().is_some_and(|e| matches!(e, BrowserError::Missing)) => {
-                outcome.notes.push(format!("No page was loaded by a real browser: {e}"));
+        let loads = self.taken.loads().first().copied().unwrap_or_default();
+        let about = format!(
+            "{}: {}. {} {what}, replayed over TLS, HTTP/1.1 or HTTP/2 as their hosts speak it (in the arms `-h3` HTTP/3 too), each loaded {loads} \
+             times an arm by Chromium",
+            self.place.name,
+            self.place.about,
+            self.puts.len()
+        );
+        if let Some(doubt) = self.quiet.doubt() {
+            outcome.invalidate(format!("{}: {doubt}", self.condition));
+        }
+        outcome.notes.push(self.quiet.note(&self.condition));
+        tell(self.cx, outcome, &self.condition, &self.taken)?;
+        let share = 100.0 * self.answered as f64 / self.asked.max(1) as f64;
+        outcome.rows.push(Row::measured(&self.condition, "requests answered", "%", "replay", share));
+        outcome.conditions.push(About { name: self.condition, about });
+        Ok(true)
+    }
+
+    /// Each page once more so often; false if it was stopped.
+    fn pass(&mut self, (pass, passes): (usize, usize)) -> anyhow::Result<bool> {
+        let rounds = if self.cx.quick { QUICK } else { A_PASS };
+        let over_quic = self.arms.len() > OVER_TCP.len();
+        for (n, put) in self.puts.iter().enumerate() {
+            if self.cx.progress.stop() {
                 return Ok(false);
             }
-            other => other?,
-        };
-        load_without_browser(put, &stage, (place, seed, rounds), over_quic, &mut taken)?;
-        drop(stage);
-        let stage = put.next_door(seed, &folder.of("next-door")?)?;
-        page_loads(&stage, page, (&[(NEAR, false, false)], rounds), headstart, &folder, &mut taken)?;
-        answered += loads.answered;
-        asked += loads.asked;
-        if let Some(doubt) = loads.doubt {
-            outcome.invalidate(format!("{condition}, {}: {doubt}", page.name));
+            let (at, all) = ((pass * self.puts.len() + n) as u64, (passes * self.puts.len()) as u64);
+            self.cx.progress.step(at, all, &format!("{}, {}", self.condition, put.page.name));
+            let folder = Folder::new().context("making a folder for the browsers' files")?;
+            let seed = self.cx.seed.wrapping_add(n as u64);
+            let stage = put.on_stage((self.place.link, self.place.families, seed), folder.path())?;
+            let arms = self.arms.clone();
+            self.page_loads((n, &stage), (&arms, rounds), &folder)?;
+            load_without_browser((n, put), &stage, (self.place, seed, rounds), over_quic, &mut self.taken)?;
+            let served = stage.served();
+            // Browsers ask for an icon that no page here has.
+            let icons = served.unanswered.iter().filter(|u| u.ends_with("/favicon.ico")).count() as u64;
+            self.answered += served.answered;
+            self.asked += served.answered + served.missing - icons.min(served.missing);
+            drop(stage);
+            let stage = put.next_door(seed, &folder.of("next-door")?)?;
+            self.page_loads((n, &stage), (&[(NEAR, false, false)], rounds), &folder)?;
         }
+        Ok(true)
     }
-    tell(cx, outcome, &condition, taken, rounds)?;
-    let share = 100.0 * answered as f64 / asked.max(1) as f64;
-    outcome.rows.push(Row::measured(&condition, "requests answered", "%", "replay", share));
-    let about = format!(
-        "{}: {}. {} {what}, replayed over TLS, HTTP/1.1 or HTTP/2 as their hosts speak it (in the arms `-h3` HTTP/3 too), each loaded {rounds} times an arm by \
-         Chromium",
-        place.name,
-        place.about,
-        puts.len()
-    );
-    outcome.conditions.push(About { name: condition, about });
-    Ok(true)
+
+    /// Loads a page `rounds` times by each of `arms`.
+    fn page_loads(
+        &mut self,
+        (page, stage): (usize, &Stage),
+        (arms, rounds): (&[Arm], usize),
+        folder: &Folder,
+    ) -> anyhow::Result<()> {
+        let mut browsers = Vec::new();
+        for arm in arms {
+            let mut browser = self.browser(stage, arm, &folder.of(arm.0)?)?;
+            let name = &self.puts[page].page.name;
+            browser.load(stage.url()).with_context(|| format!("a first look at {name} by {}", arm.0))?;
+            browsers.push(browser);
+        }
+        let time =
+            |browser: &mut Chromium| browser.load(stage.url()).ok().map(|l: BrowserLoad| (l.load * 1e3).round() / 1e3);
+        let mut round = 0;
+        while round < rounds {
+            self.quiet.wait();
+            stage.network().take_certificate();
+            let mut times = vec![None; arms.len()];
+            // In turns, the first one changing, so that a disturbance meets all.
+            for n in (0..arms.len()).map(|n| (n + round) % arms.len()) {
+                times[n] = time(&mut browsers[n]);
+            }
+            if self.quiet.keeps(stage.network().certificate().doubt()) {
+                arms.iter().zip(times).for_each(|(arm, time)| self.taken.add(page, arm.0, [time]));
+                round += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn browser(&self, stage: &Stage, &(_, with_headstart, http3): &Arm, profile: &Path) -> anyhow::Result<Chromium> {
+        let mut command = if with_headstart {
+            let mut run = Command::new(self.headstart);
+            run.args(["run", "--private", "--quiet", "--", "/bin/sh"]);
+            stage.network().adopt(&mut run)?;
+            run
+        } else {
+            stage.network().command("/bin/sh")?
+        };
+        undisturbed(&mut command);
+        let over_quic = if http3 { stage.over_quic() } else { &[] };
+        Ok(Chromium::start(command, &stage.trust().key_hash, profile, over_quic)?)
+    }
 }
 
 /// Loads a page without a browser: once in virtual time, which is the same in each round, and over real sockets.
 fn load_without_browser(
-    put: &Put,
+    (n, put): (usize, &Put),
     stage: &Stage,
     (place, seed, rounds): (&Place, u64, usize),
     over_quic: bool,
@@ -154,7 +271,7 @@ fn load_without_browser(
         let end = if http3 { "-h3" } else { "" };
         let mut browser = Browser::new(&world, BrowserArm::BARE, seed)?;
         let simulated = ms(browser.load(&page, Dependency::Structure).time);
-        taken.add(&format!("loader{end}"), std::iter::repeat_n(simulated, rounds));
+        taken.add(n, &format!("loader{end}"), std::iter::repeat_n(simulated, rounds));
         for _ in 0..rounds {
             let roots = recorder::roots_of(&stage.trust().certificate)?;
             let requests = put.requests(&names);
@@ -162,15 +279,14 @@ fn load_without_browser(
                 .network()
                 .on_client(|| socket_loader::load(&page, Dependency::Structure, requests, roots))?
                 .with_context(|| format!("loading {} over sockets", page.name))?;
-            taken.add(&format!("loader-sockets{end}"), [ms(loaded.time)]);
+            taken.add(n, &format!("loader-sockets{end}"), [ms(loaded.time)]);
         }
     }
     Ok(())
 }
 
-fn tell(cx: &Context, outcome: &mut Outcome, condition: &str, taken: Taken, rounds: usize) -> anyhow::Result<()> {
-    let mut all: Vec<Series> =
-        taken.0.into_iter().map(|(arm, v)| Series::with_failures(condition, METRIC, "ms", &arm, v)).collect();
+fn tell(cx: &Context, outcome: &mut Outcome, condition: &str, taken: &Taken) -> anyhow::Result<()> {
+    let mut all = taken.series(condition);
     // The loader does no work: with that of Chromium behind it, it takes at most so long.
     let of = |arm: &str| all.iter().find(|s| s.arm == arm);
     if let Some((loader, near)) = of("loader").zip(of(NEAR)) {
@@ -200,15 +316,7 @@ fn tell(cx: &Context, outcome: &mut Outcome, condition: &str, taken: Taken, roun
             let Some((one, other)) = one.zip(other) else { continue };
             outcome.rows.push(Row::compare(one, other, Statistic::Mean, Pairing::Paired, cx.seed)?);
         }
-        // Page by page, so that large pages do not hide small ones.
-        for (n, chunk) in bare.values.chunks(rounds).enumerate() {
-            let values: Vec<f64> = chunk.iter().flatten().copied().collect();
-            if values.len() > 2 {
-                let cv = 100.0 * Statistic::StandardDeviation.of(&values)? / Statistic::Mean.of(&values)?;
-                let metric = format!("coefficient of variation of {METRIC}, page {}", n + 1);
-                outcome.rows.push(Row::measured(condition, &metric, "%", &bare.arm, cv));
-            }
-        }
+        page_by_page(outcome, (ours, bare), &taken.loads(), cx.seed)?;
     }
     if let Some((over_quic, over_tcp)) = of(rows::BARE_H3).zip(of("bare")) {
         outcome.rows.push(Row::compare(over_quic, over_tcp, Statistic::Mean, Pairing::Paired, cx.seed)?);
@@ -217,43 +325,23 @@ fn tell(cx: &Context, outcome: &mut Outcome, condition: &str, taken: Taken, roun
     Ok(())
 }
 
-/// Loads a page `rounds` times by each of `arms`.
-fn page_loads(
-    stage: &Stage,
-    page: &Page,
-    (arms, rounds): (&[Arm], usize),
-    headstart: &Path,
-    folder: &Folder,
-    taken: &mut Taken,
-) -> anyhow::Result<Asked> {
-    let mut browsers = Vec::new();
-    for (arm, with_headstart, http3) in arms {
-        let mut command = if *with_headstart {
-            let mut run = Command::new(headstart);
-            run.args(["run", "--private", "--quiet", "--", "/bin/sh"]);
-            stage.network().adopt(&mut run)?;
-            run
-        } else {
-            stage.network().command("/bin/sh")?
-        };
-        undisturbed(&mut command);
-        let over_quic = if *http3 { stage.over_quic() } else { &[] };
-        let mut browser = Chromium::start(command, &stage.trust().key_hash, &folder.of(arm)?, over_quic)?;
-        browser.load(stage.url()).with_context(|| format!("a first look at {} by {arm}", page.name))?;
-        browsers.push(browser);
-    }
-    let time =
-        |browser: &mut Chromium| browser.load(stage.url()).ok().map(|l: BrowserLoad| (l.load * 1e3).round() / 1e3);
-    for round in 0..rounds {
-        // In turns, the first one changing, so that a disturbance meets all.
-        for n in (0..arms.len()).map(|n| (n + round) % arms.len()) {
-            taken.add(arms[n].0, [time(&mut browsers[n])]);
+/// Page by page, so that large pages do not hide small ones: how far loads of one page differ, and the pages that are slower.
+fn page_by_page(
+    outcome: &mut Outcome,
+    (ours, bare): (&Series, &Series),
+    loads: &[usize],
+    seed: u64,
+) -> anyhow::Result<()> {
+    let mut at = 0;
+    for (n, loads) in loads.iter().enumerate() {
+        let values: Vec<f64> = bare.values[at..at + loads].iter().flatten().copied().collect();
+        at += loads;
+        if values.len() > 2 {
+            let cv = 100.0 * Statistic::StandardDeviation.of(&values)? / Statistic::Mean.of(&values)?;
+            let metric = format!("coefficient of variation of {METRIC}, page {}", n + 1);
+            outcome.rows.push(Row::measured(&bare.condition, &metric, "%", &bare.arm, cv));
         }
     }
-    let served = stage.served();
-    // Browsers ask for an icon that no page here has.
-    let icons = served.unanswered.iter().filter(|u| u.ends_with("/favicon.ico")).count() as u64;
-    let asked = served.answered + served.missing - icons.min(served.missing);
-    let doubt = stage.network().certificate().doubt();
-    Ok(Asked { answered: served.answered, asked, doubt })
+    losers::surely_slower(outcome, (ours, bare), loads, seed);
+    Ok(())
 }

@@ -26,6 +26,11 @@ impl Put {
         Self { page, recording: None }
     }
 
+    /// Whether it was recorded.
+    pub fn is_recorded(&self) -> bool {
+        self.recording.is_some()
+    }
+
     /// Behind a link, among families that relate so, in a world of this seed.
     pub fn on_stage(&self, network: (&str, Families, u64), folder: &Path) -> Result<Stage, StageError> {
         self.behind(&self.page, network, folder)

@@ -9,16 +9,19 @@ use super::super::{FAT, OURS};
 use super::stage::{Content, Stage, Way};
 use super::{ARMS, Arm, METHOD, MULTIPATH, Taken, multipath};
 use crate::browser::{BrowserError, Chromium};
+use crate::experiment::losers;
 use crate::experiment::page_load::put::{self, Put};
-use crate::experiment::target::Target;
+use crate::experiment::quiet::Quiet;
 use crate::experiment::{Claims, Condition, Context, Outcome, Row};
 use crate::page::Protocol;
 use crate::program::{Folder, undisturbed};
-use crate::stats::{self, Pairing, Statistic};
+use crate::stats;
 use anyhow::Context as _;
 
-/// A page fails when the interval of its paired ratio lies wholly above.
-const SLOWER: f64 = 1.01;
+/// How often a page is loaded by an arm: in a quick run; at most; and all pages together, so that many are loaded less often each.
+const QUICK: usize = 3;
+const ROUNDS: usize = 12;
+const LOADS: usize = 84;
 
 /// The times of one set of pages.
 struct Block<'a> {
@@ -43,10 +46,11 @@ pub fn run(cx: &Context, claims: &Claims, outcome: &mut Outcome) -> anyhow::Resu
         return Ok(());
     }
     outcome.method.push(METHOD.to_owned());
-    let (count, rounds) = if cx.quick { (1, 3) } else { (6, 12) };
-    let mut sets = vec![("", put::generated(cx.seed, count), "pages of the generator with contents made up for them")];
-    sets.push(("-recorded", put::recorded(cx, count, outcome)?, "recorded pages"));
+    let (own, others) = if cx.quick { (1, 1) } else { (6, usize::MAX) };
+    let mut sets = vec![("", put::generated(cx.seed, own), "pages of the generator with contents made up for them")];
+    sets.push(("-recorded", put::recorded(cx, others, outcome)?, "recorded pages"));
     for (suffix, puts, what) in sets.iter_mut().filter(|(_, puts, _)| !puts.is_empty()) {
+        let rounds = if cx.quick { QUICK } else { (LOADS / puts.len()).clamp(stats::MIN_FOR_INTERVAL, ROUNDS) };
         for put in puts.iter_mut() {
             put.page = over(&put.page, Protocol::Http1);
         }
@@ -79,6 +83,8 @@ fn set<'a>(
     let (chromium, loader) = (Taken::new(arms), Taken::new(arms));
     let mut block = Block { chromium, loader, answered: 0, asked: 0, subflows: [0; 2] };
     let total = (puts.len() * rounds) as u64;
+    // As many again as there are to be.
+    let mut quiet = Quiet::new(total);
     for (n, put) in puts.iter().enumerate() {
         let folder = Folder::new().context("making a folder for the browsers' files")?;
         let seed = cx.seed.wrapping_add(n as u64);
@@ -92,23 +98,22 @@ fn set<'a>(
                 return Ok(None);
             }
         };
-        for round in 0..rounds {
+        let mut round = 0;
+        while round < rounds {
             cx.progress.step((n * rounds + round) as u64, total, &format!("{}, round {round}", put.page.name));
-            // In turns, the first one changing, so that a disturbance meets all.
-            for turn in (0..arms.len()).map(|turn| (turn + round) % arms.len()) {
-                if cx.progress.stop() {
-                    outcome.invalidate("it was stopped early");
-                    return Ok(None);
-                }
-                let before = stages[turn].bytes()?;
-                let loaded = browsers[turn].load(&content.url).ok().map(|load| (load.load * 1e3).round() / 1e3);
-                let between = stages[turn].bytes()?;
-                block.chromium.add(turn, loaded, [0, 1].map(|c| between[c] - before[c]));
-                let loaded = stages[turn].load(&put.page, &content)?;
-                let failed = loaded.objects.iter().any(|object| object.failed);
-                let ms = (loaded.time.as_secs_f64() * 1e6).round() / 1e3;
-                let after = stages[turn].bytes()?;
-                block.loader.add(turn, (!failed).then_some(ms), [0, 1].map(|c| after[c] - between[c]));
+            if cx.progress.stop() {
+                outcome.invalidate("it was stopped early");
+                return Ok(None);
+            }
+            quiet.wait();
+            stages.iter().for_each(|stage| drop(stage.take_doubt()));
+            let taken = turns(round, &stages, &mut browsers, (put, &content))?;
+            if quiet.keeps(stages.iter().find_map(Stage::doubt)) {
+                taken.into_iter().enumerate().for_each(|(arm, [by_browser, by_loader])| {
+                    block.chromium.add(arm, by_browser.0, by_browser.1);
+                    block.loader.add(arm, by_loader.0, by_loader.1);
+                });
+                round += 1;
             }
         }
         drop(browsers);
@@ -118,16 +123,44 @@ fn set<'a>(
             let icons = served.unanswered.iter().filter(|u| u.ends_with("/favicon.ico")).count() as u64;
             block.answered += served.answered;
             block.asked += served.answered + served.missing - icons.min(served.missing);
-            if let Some(doubt) = stage.doubt() {
-                outcome.invalidate(format!("{}, {}: {doubt}", put.page.name, arm.name));
-            }
             if arm.way == Way::Multipath {
                 let counted = stage.subflows()?;
                 block.subflows = [0, 1].map(|n| block.subflows[n] + counted[n]);
             }
         }
     }
+    quiet.doubt().into_iter().for_each(|doubt| outcome.invalidate(doubt));
+    outcome.notes.push(quiet.note(if puts.iter().any(Put::is_recorded) {
+        "recorded pages"
+    } else {
+        "pages of the generator"
+    }));
     Ok(Some(block))
+}
+
+/// What a load takes, in ms, and the bytes over the fat channel and the fast one.
+type Load = (Option<f64>, [u64; 2]);
+
+/// A load by each arm, by its browser and by the loader; in turns, the first one changing, so that a disturbance meets all.
+fn turns(
+    round: usize,
+    stages: &[Stage],
+    browsers: &mut [Chromium],
+    (put, content): (&Put, &Content),
+) -> anyhow::Result<Vec<[Load; 2]>> {
+    let mut taken = vec![[(None, [0; 2]); 2]; stages.len()];
+    for turn in (0..stages.len()).map(|turn| (turn + round) % stages.len()) {
+        let before = stages[turn].bytes()?;
+        let by_browser = browsers[turn].load(&content.url).ok().map(|load| (load.load * 1e3).round() / 1e3);
+        let between = stages[turn].bytes()?;
+        let loaded = stages[turn].load(&put.page, content)?;
+        let failed = loaded.objects.iter().any(|object| object.failed);
+        let ms = (loaded.time.as_secs_f64() * 1e6).round() / 1e3;
+        let after = stages[turn].bytes()?;
+        let bytes = |from: [u64; 2], to: [u64; 2]| [0, 1].map(|c| to[c] - from[c]);
+        taken[turn] = [(by_browser, bytes(before, between)), ((!failed).then_some(ms), bytes(between, after))];
+    }
+    Ok(taken)
 }
 
 /// A browser on each stage that has looked at the page once; why not where there is none on this host.
@@ -169,23 +202,8 @@ fn tell(
         let condition = format!("tunnel-{how}");
         let of = |name| taken.series(true, name, (&condition, metric, name));
         let Some((ours, fat)) = of(OURS).zip(of(FAT)) else { continue };
-        let (mut slower, mut pages) = (0, 0);
-        for (a, b) in ours.values.chunks(rounds).zip(fat.values.chunks(rounds)) {
-            let pairs = a.iter().zip(b).filter_map(|(a, b)| Some(((*a)?, (*b)?)));
-            let (a, b): (Vec<f64>, Vec<f64>) = pairs.unzip();
-            let ratio = stats::ratio(&a, &b, Statistic::Mean, Pairing::Paired, outcome.seed);
-            if let Some(interval) = ratio.ok().and_then(|ratio| ratio.interval) {
-                pages += 1;
-                slower += u64::from(interval.lo > SLOWER);
-            }
-        }
-        // An interval needs more loads than a quick run has.
-        if pages > 0 {
-            let metric = "pages whose interval lies wholly above 1.01";
-            outcome.rows.push(Row::measured(&condition, metric, "", OURS, slower as f64));
-            let what = format!("{condition}, {OURS}, pages of {pages} whose interval lies wholly above 1.01");
-            outcome.notes.push(Target::AtMost(0.0).note(&what, slower as f64, "pages"));
-        }
+        let loads = vec![rounds; fat.values.len() / rounds];
+        losers::surely_slower(outcome, (&ours, &fat), &loads, outcome.seed);
     }
     let share = 100.0 * block.answered as f64 / block.asked.max(1) as f64;
     outcome.rows.push(Row::measured(how, "requests answered", "%", "replay", share));

@@ -177,6 +177,11 @@ impl Stage {
     pub fn doubt(&self) -> Option<String> {
         self.nodes.certificate().doubt()
     }
+
+    /// The same of the time since the last call of this; from here on it is about what comes.
+    pub fn take_doubt(&self) -> Option<String> {
+        self.nodes.take_certificate().doubt()
+    }
 }
 
 /// The rate in the text of a link.
