@@ -30,6 +30,8 @@ pub mod control;
 #[cfg(feature = "host")]
 pub mod daemon;
 #[cfg(feature = "host")]
+pub mod detour;
+#[cfg(feature = "host")]
 pub mod device;
 #[cfg(feature = "host")]
 pub mod dns;

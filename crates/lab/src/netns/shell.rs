@@ -3,7 +3,7 @@
 //! Nested at will: inside another lab's client it adds its link in series to that lab's network, whose client becomes a
 //! router, as users of mm-delay and mm-link (Mahimahi) expect. Terminal, signals and exit statuses pass through.
 
-use super::control::{Control, LINK};
+use super::control::{InFolder, LINK};
 use super::emulator::{Emulator, Links};
 use super::settings::Settings;
 use super::switch::{Cable, Peers};
@@ -83,12 +83,12 @@ pub fn shell_with(link: &str, command: &[OsString], settings: &Settings) -> Resu
 }
 
 /// Lets the link be changed while the command runs.
-fn control(links: Links, link: DuplexSpec) -> Result<Control, Error> {
-    Control::start(links, link).map_err(|source| Error::Io { what: "making the socket for `lab link`".into(), source })
+fn control(links: Links, link: DuplexSpec) -> Result<InFolder, Error> {
+    InFolder::start(links, link).map_err(|source| Error::Io { what: "making the socket for `lab link`".into(), source })
 }
 
 /// The exit status of a command whose network is gone: a record that was cut off is no success.
-fn whole(status: i32, settings: &Settings) -> i32 {
+pub(super) fn whole(status: i32, settings: &Settings) -> i32 {
     if status == 0 && settings.cut_off.load(Ordering::Relaxed) { 1 } else { status }
 }
 
