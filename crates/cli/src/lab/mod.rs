@@ -80,7 +80,8 @@ pub struct List {
 /// The emulated link of a verb.
 #[derive(Debug, clap::Args)]
 struct Emulated {
-    /// Link preset (`headstart list links`) or a specification such as "rate=100mbit,delay=15ms,loss=1%".
+    /// Link preset (`headstart list links`) or a specification such as "rate=100mbit,delay=15ms,loss=1%"
+    /// (without queue=, a queue of 200 ms or twice the delay at that rate).
     #[arg(long, default_value = "lte")]
     link: String,
     /// Packet interface of the emulator: single-packets or super-packets [default: super-packets above 500 Mbit/s].

@@ -51,13 +51,13 @@ pub struct Target {
 ///
 /// Call it before other threads are started. Needs the rights of the host's root.
 pub fn attach(target: &Target, link: &str, command: &[OsString], settings: &Settings) -> Result<i32, Error> {
-    let spec = super::link(link)?;
+    let spec = super::sized_link(link)?;
     // Before any thread is started, which all take no signal then.
     let ending = command.is_empty().then(signal::ending).transpose();
     let ending = ending.map_err(|source| Error::Io { what: "waiting for signals".into(), source })?;
     let (ns, ended) = namespace(target)?;
-    let interface = in_ns(&ns, || find(target))?;
     let claim = claim(&ns)?;
+    let interface = in_ns(&ns, || find(target))?;
     let kind = settings.ports_for(&spec);
     let veths = Veths::lay(&ns, &interface, kind)?;
     let cable =

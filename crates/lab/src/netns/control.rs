@@ -134,7 +134,7 @@ impl State {
         match line.split_once(' ') {
             None if line == "show" => {}
             Some(("set", text)) => {
-                let link = headstart_link::change(&self.link, text, &mut files).map_err(|why| why.to_string())?;
+                let link = headstart_link::change_sized(&self.link, text, &mut files).map_err(|why| why.to_string())?;
                 self.links.change(0, link.clone()).map_err(|why| format!("telling the emulator: {why}"))?;
                 self.link = link;
             }

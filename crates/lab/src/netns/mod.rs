@@ -384,6 +384,11 @@ pub fn link(text: &str) -> Result<headstart_link::DuplexSpec, headstart_link::Pa
     headstart_link::parse_duplex_with_files(text, &mut files)
 }
 
+/// As [`link`], with a queue that suits the rate where none is written: for links of people, not of experiments.
+pub fn sized_link(text: &str) -> Result<headstart_link::DuplexSpec, headstart_link::ParseError> {
+    headstart_link::parse_duplex_sized(text, &mut files)
+}
+
 /// Reads a trace file.
 fn files(name: &str) -> Result<String, String> {
     let mut trace = String::new();
