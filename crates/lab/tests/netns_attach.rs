@@ -5,6 +5,7 @@
 
 use headstart_core::time::Duration;
 use headstart_io::clock::Clock;
+use headstart_io::forward::ebpf::{KernelError, Programs};
 use headstart_io::sys::netlink::{Interface, LOOPBACK, Netlink, VethEnd};
 use headstart_io::sys::netns::NetNs;
 use headstart_lab::inside;
@@ -124,13 +125,13 @@ impl Drop for Ground {
     }
 }
 
-/// Whether this process may do it at all.
+/// Whether this process may load programs into the kernel, which takes more than a user namespace.
 fn permitted() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        eprintln!("skipped: only the host's root may load programs into the kernel");
+    let denied = Programs::load().err().filter(KernelError::is_not_permitted);
+    if let Some(why) = &denied {
+        eprintln!("skipped: {why}");
     }
-    root
+    denied.is_none()
 }
 
 inside!(a_link_is_in_the_way_while_it_is_attached_and_then_all_is_as_before, || {
@@ -187,20 +188,42 @@ inside!(kill_minus_nine_takes_the_link_away, || {
     }
 });
 
-inside!(a_process_of_the_host_itself_and_one_that_is_not_there_are_refused, || {
-    let why = |pid| {
-        let target = Target { pid, interface: None, host: false };
+inside!(what_no_link_can_be_put_in_the_way_of_is_refused, || {
+    let why = |pid, interface: Option<&str>| {
+        let target = Target { pid, interface: interface.map(str::to_owned), host: false };
         attach(&target, "lte", &["true".into()], &Settings::default()).unwrap_err().to_string()
     };
-    assert!(why(std::process::id()).contains("--host does that"), "{}", why(std::process::id()));
-    assert!(why(999_999_999).contains("no process 999999999"));
-    // A network with loopback alone.
-    let alone = NetNs::create().unwrap();
+    let own = why(std::process::id(), None);
+    assert!(own.contains("--host does that"), "{own}");
+    let none = why(999_999_999, None);
+    assert!(none.contains("no process 999999999"), "{none}");
+    let (here, there) = (NetNs::create().unwrap(), NetNs::create().unwrap());
     let mut cat = Command::new("cat");
-    alone.adopt(&mut cat).unwrap();
+    here.adopt(&mut cat).unwrap();
     let mut cat = cat.stdin(Stdio::piped()).spawn().unwrap();
-    let said = why(cat.id());
-    assert!(said.contains("no interface whose packets"), "{said}");
+    let pid = cat.id();
+    let alone = why(pid, None);
+    assert!(alone.contains("no interface whose packets"), "{alone}");
+    for (n, name) in [(1, "one"), (2, "two")] {
+        let end = |ns, side| VethEnd { name, mac: [2, 0, 0, 0, side, n], ns };
+        Netlink::open().unwrap().veth(end(&here, 1), end(&there, 2)).unwrap();
+    }
+    for (interface, wanted) in [
+        ("one", "one is switched off"),
+        ("lo", "lo has no Ethernet headers"),
+        ("other", "no interface other in that network; it has lo, one, two"),
+    ] {
+        let said = why(pid, Some(interface));
+        assert!(said.contains(wanted), "{said}");
+    }
+    let up = |name: &str| {
+        let mut netlink = Netlink::open().unwrap();
+        let index = netlink.index(name).unwrap();
+        netlink.up(index).unwrap();
+    };
+    here.run(|| ["one", "two"].map(up)).unwrap();
+    let which = why(pid, None);
+    assert!(which.contains("one of one, two: name it by --interface"), "{which}");
     drop(cat.stdin.take());
     cat.wait().unwrap();
 });
