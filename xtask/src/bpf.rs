@@ -10,8 +10,9 @@ use std::process::Command;
 
 /// Where the programs are.
 const FOLDER: &str = "crates/io/bpf";
-/// What is compiled, and what it becomes: all programs that measure, and what sets initial windows.
-const OBJECTS: [(&str, &str); 2] = [("all.c", "headstart.bpf.o"), ("initcwnd.c", "initcwnd.bpf.o")];
+/// What is compiled, and what it becomes: all programs that measure, what sets initial windows, and the lab's detour.
+const OBJECTS: [(&str, &str); 3] =
+    [("all.c", "headstart.bpf.o"), ("initcwnd.c", "initcwnd.bpf.o"), ("detour.c", "detour.bpf.o")];
 /// What is said of that.
 const RECORD: &str = "headstart.bpf.txt";
 

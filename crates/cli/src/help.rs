@@ -172,6 +172,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "headstart lab shell --link rate=5mbit,delay=40ms,loss=1% -- curl http://www.lab.example/",
         ],
     ),
+    (
+        "lab attach",
+        &[
+            "sudo headstart lab attach --pid 4711 --link lte",
+            "sudo headstart lab attach --pid 4711 --link rate=5mbit,delay=40ms -- curl https://example.org/",
+        ],
+    ),
     ("lab link", &["headstart lab link show", "headstart lab link set delay=100ms,reorder=5%"]),
     ("lab link show", &["headstart lab link show", "headstart lab link show --pid 4711"]),
     ("lab link set", &["headstart lab link set rate=5mbit", "headstart lab link set 'loss=1%;loss=5%' --pid 4711"]),

@@ -74,7 +74,8 @@ pub fn run() -> anyhow::Result<u8> {
 
 /// Whether the kernel or the host does not permit what the lab wanted.
 fn is_refused(why: &anyhow::Error) -> bool {
-    why.chain().filter_map(|cause| cause.downcast_ref()).any(|e| matches!(e, netns::Error::Refused { .. }))
+    let refused = |e: &netns::Error| matches!(e, netns::Error::Refused { .. } | netns::Error::NotPermitted { .. });
+    why.chain().filter_map(|cause| cause.downcast_ref()).any(refused)
 }
 
 #[cfg(test)]

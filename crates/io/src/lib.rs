@@ -9,6 +9,7 @@
 //! | [`home`], [`link`], [`control`], [`folder`], [`program`] | where a user's supervisor is found, a run's connection to it and what is said over it, a run's folder; whether a preload reaches a program |
 //! | [`supervisor`], [`watchdog`] | drives one `Connector` for the programs of all runs, a module a front end (`preload`, `seccomp`, `stub`); answers calls when it has died |
 //! | [`board`] | what a running process tells a client that asks |
+//! | [`detour`] | puts programs in the kernel (tcx) in the way of an interface, for the lab (docs/decisions/0140) |
 //! | [`device`] | the state of the machine that a measurement is of |
 //! | [`surroundings`], `supervisor::place` | on which network the host is, as the kernel reports it; the identity is `core::path::identity`'s |
 //! | [`store`], `supervisor::keeper` | what was learned, sealed on disk (docs/decisions/0008), paths of servers and clients too, or shared over Redis (0015); no disk is waited for |
@@ -29,6 +30,8 @@ pub mod clock;
 pub mod control;
 #[cfg(feature = "host")]
 pub mod daemon;
+#[cfg(feature = "host")]
+pub mod detour;
 #[cfg(feature = "host")]
 pub mod device;
 #[cfg(feature = "host")]

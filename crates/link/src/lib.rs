@@ -26,6 +26,7 @@ pub mod quantity;
 pub mod queue;
 pub mod rate;
 mod seed;
+pub mod sized;
 mod spec;
 mod text;
 
@@ -34,5 +35,6 @@ pub use link::{Counters, Dropped, Link, Outcome, Packet};
 pub use mishap::Mishaps;
 pub use network::Network;
 pub use preset::{Preset, UnknownPreset};
+pub use sized::{change_sized, initial_rate, parse_duplex_sized};
 pub use spec::{BadModel, Entry, Files, LinkSpec, Order, Spec};
 pub use text::{ParseError, change, parse, parse_duplex, parse_duplex_with_files, parse_with_files};

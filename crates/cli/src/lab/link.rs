@@ -1,4 +1,4 @@
-//! `headstart lab link`: the link of a running `lab shell`, shown and changed.
+//! `headstart lab link`: the link of a running `lab shell` or `lab attach`, shown and changed.
 
 use crate::exit;
 use headstart_lab::netns::{self, Request};
@@ -6,9 +6,9 @@ use headstart_lab::netns::{self, Request};
 /// What to do.
 #[derive(Debug, clap::Subcommand)]
 pub enum Verb {
-    /// Show the link of a running `lab shell`.
+    /// Show the link of a running `lab shell` or `lab attach`.
     Show(Show),
-    /// Change the link of a running `lab shell`; packets on their way arrive as if it had not changed.
+    /// Change the link of a running `lab shell` or `lab attach`; packets on their way arrive as if it had not changed.
     Set(Set),
 }
 
@@ -31,7 +31,7 @@ pub struct Set {
 /// Which lab.
 #[derive(Debug, clap::Args)]
 struct Lab {
-    /// Process in the shell [default: the shell that this command runs in].
+    /// Process in the shell, or in the network of `lab attach` [default: where this command runs].
     #[arg(long)]
     pid: Option<u32>,
 }

@@ -1,6 +1,7 @@
 //! `headstart lab`: emulated networks, experiments, reports.
 
 mod asked;
+mod attach;
 mod campaign;
 mod child;
 mod compare;
@@ -55,7 +56,9 @@ pub enum Verb {
     Scenario(scenario::Args),
     /// Run a shell or a program behind an emulated link.
     Shell(Shell),
-    /// Show or change the link of a running `lab shell`.
+    /// Put an emulated link in the way of a container, or of any process, that runs.
+    Attach(attach::Args),
+    /// Show or change the link of a running `lab shell` or `lab attach`.
     #[command(subcommand)]
     Link(link::Verb),
     /// Run a program and record all its HTTP requests and responses, including TLS.
@@ -74,10 +77,11 @@ pub struct List {
     json: bool,
 }
 
-/// Arguments of `headstart lab shell`.
+/// The emulated link of a verb.
 #[derive(Debug, clap::Args)]
-pub struct Shell {
-    /// Link preset (`headstart list links`) or a specification such as "rate=100mbit,delay=15ms,loss=1%".
+struct Emulated {
+    /// Link preset (`headstart list links`) or a specification such as "rate=100mbit,delay=15ms,loss=1%"
+    /// (without queue=, a queue of 200 ms or twice the delay at that rate).
     #[arg(long, default_value = "lte")]
     link: String,
     /// Packet interface of the emulator: single-packets or super-packets [default: super-packets above 500 Mbit/s].
@@ -89,6 +93,23 @@ pub struct Shell {
     /// Write a packet capture of the link to FILE (pcapng).
     #[arg(long, value_name = "FILE")]
     pcapng: Option<PathBuf>,
+}
+
+impl Emulated {
+    /// The link, and how the emulator is to go about it, as far as both can be checked beforehand.
+    fn checked(self) -> anyhow::Result<(String, Settings)> {
+        let Self { link, ports, events, pcapng } = self;
+        netns::link(&link).map_err(|e| exit::Usage(e.to_string()))?;
+        events.iter().chain(&pcapng).try_for_each(|file| output::check_writable(file))?;
+        Ok((link, Settings { ports, events, pcapng, ..Settings::default() }))
+    }
+}
+
+/// Arguments of `headstart lab shell`.
+#[derive(Debug, clap::Args)]
+pub struct Shell {
+    #[command(flatten)]
+    emulated: Emulated,
     /// Program and arguments [default: your shell].
     #[arg(trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -113,11 +134,9 @@ pub fn run(verb: Verb) -> anyhow::Result<u8> {
         Verb::Link(verb) => link::run(&verb),
         Verb::Record(args) => record::record(&args),
         Verb::Replay(args) => record::replay(&args),
-        Verb::Shell(args) => {
-            netns::link(&args.link).map_err(|e| exit::Usage(e.to_string()))?;
-            let Shell { link, ports, events, pcapng, command } = args;
-            events.iter().chain(&pcapng).try_for_each(|file| output::check_writable(file))?;
-            let settings = Settings { ports, events, pcapng, ..Settings::default() };
+        Verb::Attach(args) => attach::run(args),
+        Verb::Shell(Shell { emulated, command }) => {
+            let (link, settings) = emulated.checked()?;
             let status = netns::shell_with(&link, &command, &settings)?;
             Ok(u8::try_from(status).unwrap_or(exit::FAILURE))
         }

@@ -31,7 +31,8 @@ pub struct Record {
 pub struct Replay {
     /// Folder with a recording by `headstart lab record` or Mahimahi.
     recording: PathBuf,
-    /// Link preset (`headstart list links`) or a specification such as "rate=100mbit,delay=15ms,loss=1%".
+    /// Link preset (`headstart list links`) or a specification such as "rate=100mbit,delay=15ms,loss=1%"
+    /// (without queue=, a queue of 200 ms or twice the delay at that rate).
     #[arg(long, default_value = "lte")]
     link: String,
     /// TLS servers offer HTTP/2.
@@ -69,7 +70,7 @@ pub fn record(args: &Record) -> anyhow::Result<u8> {
 
 /// Runs the program where the recording is served again; its exit status.
 pub fn replay(args: &Replay) -> anyhow::Result<u8> {
-    netns::link(&args.link).map_err(|e| exit::Usage(e.to_string()))?;
+    let link = netns::sized_link(&args.link).map_err(|e| exit::Usage(e.to_string()))?.to_string();
     // Said outside, before anything is started.
     let (exchanges, broken) = recording::read(&args.recording).map_err(|why| exit::Usage(why.to_string()))?;
     if let Entered::Ended(status) = Entry::this_command().pass_signals().enter()? {
@@ -79,7 +80,7 @@ pub fn replay(args: &Replay) -> anyhow::Result<u8> {
         crate::complain!("left out: {file}");
     }
     let private = Folder::new().context("making a private folder for the run's certificate")?;
-    let network = (args.link.as_str(), Families::Alike, args.seed);
+    let network = (link.as_str(), Families::Alike, args.seed);
     let protocol = match args {
         Replay { http3: true, .. } => Protocol::Http3,
         Replay { http2: true, .. } => Protocol::Http2,

@@ -32,12 +32,15 @@ fn a_link_in_use_becomes_another_from_inside_and_from_outside() {
         .unwrap();
     let mut out = BufReader::new(lab.stdout.take().unwrap()).lines().map(Result::unwrap);
     let mut next = || out.next().expect("a line");
-    let rest = "loss=none,queue=drop-tail:1000p";
-    assert_eq!(next(), both(&format!("rate=constant:100mbit,delay=constant:1ms,{rest}")));
+    // Nobody has sized the queue: it is 200 ms long, or twice the delay.
+    let link = |delay: &str, queue: &str| {
+        both(&format!("rate=constant:100mbit,delay=constant:{delay},loss=none,queue=drop-tail:{queue}"))
+    };
+    assert_eq!(next(), link("1ms", "2500000b"));
     let took = |line: String| line.parse::<f64>().unwrap();
     // However slow the machine is.
     assert!(took(next()) >= 0.002);
-    assert_eq!(next(), both(&format!("rate=constant:100mbit,delay=constant:150ms,{rest}")));
+    assert_eq!(next(), link("150ms", "3750000b"));
     assert!(took(next()) >= 0.3, "a round trip of 300 ms");
     assert_eq!(next(), "refused 1");
     assert!(next().starts_with("pid "), "the shell has a PID of its own namespace");
@@ -60,7 +63,7 @@ fn a_link_in_use_becomes_another_from_inside_and_from_outside() {
     writeln!(lab.stdin.take().unwrap(), "go").unwrap();
     assert!(took(next()) >= 0.8, "a round trip of 800 ms");
     let shown = String::from_utf8(set.stdout).unwrap();
-    assert_eq!(shown.trim_end(), both(&format!("rate=constant:100mbit,delay=constant:400ms,{rest}")));
+    assert_eq!(shown.trim_end(), link("400ms", "10000000b"));
     let ended = lab.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&ended.stderr);
     assert!(ended.status.success() && said.contains("the medium of a link in use is wire, and stays"), "{said}");

@@ -35,6 +35,11 @@ impl NetNs {
         Ok(Self { file: File::open("/proc/thread-self/ns/net")? })
     }
 
+    /// The namespace of a process. Needs the right to trace it.
+    pub fn of_process(pid: u32) -> io::Result<Self> {
+        Ok(Self { file: File::open(format!("/proc/{pid}/ns/net"))? })
+    }
+
     /// Another handle on the same namespace.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { file: self.file.try_clone()? })

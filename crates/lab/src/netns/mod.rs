@@ -5,6 +5,7 @@
 //! is run, no root is needed where user namespaces are allowed, and nothing is left behind however it ends.
 
 mod addressing;
+mod attach;
 mod certificate;
 mod control;
 mod emulator;
@@ -25,6 +26,7 @@ mod visitor;
 mod worker;
 
 pub use addressing::{Block, DNS_V4, DNS_V6, MOST_DNS_SERVERS, NotABlock, dns_server};
+pub use attach::{Target, attach};
 pub use certificate::{Certificate, Drops, Lateness};
 pub use control::{Request, ask};
 pub use enter::{Entered, Entry, inside};
@@ -94,6 +96,17 @@ pub enum Error {
     /// A running lab has not done what it was asked for.
     #[error("{0}")]
     Asked(String),
+    /// There is nothing to attach to, or it must not be.
+    #[error("{0}")]
+    NoTarget(String),
+    /// A right of the host is missing.
+    #[error("{what}: {why}; run it as root of the host (sudo)")]
+    NotPermitted {
+        /// The step.
+        what: String,
+        /// What the kernel said.
+        why: String,
+    },
     /// Labs are nested too deeply.
     #[error("labs can be nested at most five deep: leave the innermost shell first")]
     TooDeep,
@@ -374,6 +387,11 @@ const LONGEST_TRACE: u64 = 64 << 20;
 /// Reads a link specification; trace files that it names (`rate=trace:FILE`) are found from the current folder.
 pub fn link(text: &str) -> Result<headstart_link::DuplexSpec, headstart_link::ParseError> {
     headstart_link::parse_duplex_with_files(text, &mut files)
+}
+
+/// As [`link`], with a queue that suits the rate where none is written: for links of people, not of experiments.
+pub fn sized_link(text: &str) -> Result<headstart_link::DuplexSpec, headstart_link::ParseError> {
+    headstart_link::parse_duplex_sized(text, &mut files)
 }
 
 /// Reads a trace file.

@@ -2,7 +2,7 @@
 
 use super::gather::QUANTUM;
 use headstart_core::time::{Duration, Instant};
-use headstart_link::{DuplexSpec, LinkSpec};
+use headstart_link::{DuplexSpec, initial_rate};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ impl PortKind {
 
     /// The kind for a link: super-packets if either direction is faster than single packets are good for.
     pub fn of(link: &DuplexSpec) -> Self {
-        let fast = |spec| rate(spec) > Self::SINGLE_PACKETS_UP_TO;
+        let fast = |spec| initial_rate(spec) > Self::SINGLE_PACKETS_UP_TO;
         // A shared medium takes the place of the rates, and none comes near 500 Mbit/s.
         if link.is_wire() && (fast(&link.up) || fast(&link.down)) { Self::SuperPackets } else { Self::SinglePackets }
     }
@@ -40,21 +40,6 @@ impl PortKind {
             Self::SuperPackets => QUANTUM,
         }
     }
-}
-
-/// What the rate lets through at its start, in bit/s; infinite without a limit.
-fn rate(spec: &LinkSpec) -> f64 {
-    // 12 Mbit in full packets: 24 ms at the border between the kinds, many periods of most traces of fast links.
-    const PACKETS: usize = 1000;
-    const BYTES: usize = 1500;
-    let mut rate = spec.rate.build();
-    let mut through = Instant::ZERO;
-    for _ in 0..PACKETS {
-        let start = rate.start(Instant::ZERO);
-        through = rate.serve(start, BYTES);
-    }
-    let time = through.since(Instant::ZERO).as_secs_f64();
-    if time > 0.0 { (PACKETS * BYTES) as f64 * 8.0 / time } else { f64::INFINITY }
 }
 
 impl fmt::Display for PortKind {
@@ -142,6 +127,7 @@ impl Settings {
 mod tests {
     use super::*;
     use PortKind::{SinglePackets, SuperPackets};
+    use headstart_link::LinkSpec;
 
     #[test]
     fn a_link_that_is_fast_in_either_direction_gets_super_packets() {

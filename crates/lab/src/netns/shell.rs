@@ -3,7 +3,7 @@
 //! Nested at will: inside another lab's client it adds its link in series to that lab's network, whose client becomes a
 //! router, as users of mm-delay and mm-link (Mahimahi) expect. Terminal, signals and exit statuses pass through.
 
-use super::control::{Control, LINK};
+use super::control::{InFolder, LINK};
 use super::emulator::{Emulator, Links};
 use super::settings::Settings;
 use super::switch::{Cable, Peers};
@@ -34,7 +34,7 @@ const TTL: u32 = 300;
 const SLOW: Duration = Duration::from_millis(150);
 
 /// Runs `command` (the user's `$SHELL` if empty) behind the link that `link` describes: a preset ("lte") or a text such
-/// as "rate=100mbit,delay=15ms". Its exit status: 128 + n if signal n ended it, 127 if there is no such command, 126 if
+/// as "rate=100mbit,delay=15ms", with a queue that suits the rate if it names none. Its exit status: 128 + n if signal n ended it, 127 if there is no such command, 126 if
 /// it cannot be executed.
 ///
 /// Starts this program again with the same arguments, so it must be reached again by the same way; what the caller did
@@ -46,7 +46,8 @@ pub fn shell(link: &str, command: &[OsString]) -> Result<i32, Error> {
 /// As [`shell`], with the emulator set up by `settings`.
 pub fn shell_with(link: &str, command: &[OsString], settings: &Settings) -> Result<i32, Error> {
     // Said outside, before anything is started.
-    let spec = super::link(link)?;
+    let spec = super::sized_link(link)?;
+    let link = &spec.to_string();
     let outer = outer_block()?;
     match Entry::this_command().keep_network(outer.is_some()).pass_signals().enter()? {
         Entered::Ended(status) => return Ok(status),
@@ -83,12 +84,12 @@ pub fn shell_with(link: &str, command: &[OsString], settings: &Settings) -> Resu
 }
 
 /// Lets the link be changed while the command runs.
-fn control(links: Links, link: DuplexSpec) -> Result<Control, Error> {
-    Control::start(links, link).map_err(|source| Error::Io { what: "making the socket for `lab link`".into(), source })
+fn control(links: Links, link: DuplexSpec) -> Result<InFolder, Error> {
+    InFolder::start(links, link).map_err(|source| Error::Io { what: "making the socket for `lab link`".into(), source })
 }
 
 /// The exit status of a command whose network is gone: a record that was cut off is no success.
-fn whole(status: i32, settings: &Settings) -> i32 {
+pub(super) fn whole(status: i32, settings: &Settings) -> i32 {
     if status == 0 && settings.cut_off.load(Ordering::Relaxed) { 1 } else { status }
 }
 

@@ -4,7 +4,7 @@
 use super::{LOCKED_MTU, Mac, Netlink, NetlinkError, Refusal, RouteMtu, family};
 use netlink_packet_core::{NLM_F_DUMP, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMessage};
 use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage};
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteMetric, RouteType,
@@ -38,6 +38,21 @@ pub struct TableRoute {
     pub refusal: Option<Refusal>,
     /// The MTU that an administrator or a router has given it, if one has.
     pub mtu: Option<RouteMtu>,
+}
+
+/// An interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its number.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// The longest packet that it sends.
+    pub mtu: u32,
+    /// Whether its packets have Ethernet headers; loopback's have, and are no Ethernet's.
+    pub is_ethernet: bool,
+    /// Whether it is switched on.
+    pub is_up: bool,
 }
 
 impl Netlink {
@@ -155,12 +170,21 @@ impl Netlink {
         let found = self.answers(0, RouteNetlinkMessage::GetLink(message));
         let found = found.map_err(|source| NetlinkError { what: what(), source })?;
         Ok(found.into_iter().find_map(|message| match message {
-            RouteNetlinkMessage::NewLink(link) => link.attributes.iter().find_map(|attribute| match attribute {
-                LinkAttribute::Mtu(mtu) => Some(*mtu),
-                _ => None,
-            }),
+            RouteNetlinkMessage::NewLink(link) => mtu(&link),
             _ => None,
         }))
+    }
+
+    /// All interfaces.
+    pub fn interfaces(&mut self) -> Result<Vec<Interface>, NetlinkError> {
+        let found = self.answers(NLM_F_DUMP, RouteNetlinkMessage::GetLink(LinkMessage::default()));
+        let found = found.map_err(|source| NetlinkError { what: "asking for the interfaces".to_owned(), source })?;
+        Ok(found
+            .into_iter()
+            .filter_map(
+                |message| if let RouteNetlinkMessage::NewLink(link) = message { interface(&link) } else { None },
+            )
+            .collect())
     }
 
     /// The length of the prefix of this host's own address `ip`.
@@ -229,6 +253,29 @@ impl Netlink {
             }
         }
     }
+}
+
+fn mtu(link: &LinkMessage) -> Option<u32> {
+    link.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::Mtu(mtu) => Some(*mtu),
+        _ => None,
+    })
+}
+
+fn interface(link: &LinkMessage) -> Option<Interface> {
+    let name = link.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::IfName(name) => Some(name.clone()),
+        _ => None,
+    })?;
+    let header = &link.header;
+    let is_ethernet = header.link_layer_type == LinkLayerType::Ether;
+    Some(Interface {
+        index: header.index,
+        name,
+        mtu: mtu(link)?,
+        is_ethernet,
+        is_up: header.flags.contains(LinkFlags::Up),
+    })
 }
 
 /// The messages in a datagram, each of which begins with its length in the host's byte order and is padded to four bytes

@@ -7,7 +7,7 @@
 mod look;
 mod watch;
 
-pub use look::{Route, TableRoute};
+pub use look::{Interface, Route, TableRoute};
 pub use watch::Watch;
 
 use super::netns::NetNs;
