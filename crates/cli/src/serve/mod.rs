@@ -10,6 +10,7 @@ mod bounded;
 mod certificate;
 mod chunks;
 mod coding;
+mod compressed;
 mod http3;
 mod kind;
 mod listing;
@@ -82,6 +83,9 @@ pub struct Args {
     write_cert: Option<PathBuf>,
     #[command(flatten)]
     paths: crate::paths::Remember,
+    /// Do not compress text on the fly; compressed files beside it are still sent.
+    #[arg(long)]
+    no_compress: bool,
     /// Key file that all servers of a site have (`headstart relay key FILE` makes one): clients then carry the history of their path
     /// from one server to the next, encrypted, in QUIC's tokens. May be repeated: the first key encrypts, all of them decrypt.
     #[arg(long, value_name = "FILE")]
@@ -137,8 +141,10 @@ impl Serving {
 }
 
 /// The folder, with a word where links in it are not served.
-fn opened(folder: &std::path::Path) -> anyhow::Result<Arc<Site>> {
+fn opened(args: &Args) -> anyhow::Result<Arc<Site>> {
+    let folder = &args.folder;
     let site = Site::open(folder)?;
+    let site = if args.no_compress { site.without_compression() } else { site };
     if !site.follows_links() {
         let why = "openat2(2) is refused here (a systemd service with DynamicUser, or Linux before 5.6)";
         crate::complain!("headstart: links in {} are not served: {why}", folder.display());
@@ -150,7 +156,7 @@ fn opened(folder: &std::path::Path) -> anyhow::Result<Arc<Site>> {
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     // Each connection and each file that is sent takes one.
     crate::relay::raise_files();
-    let site = opened(&args.folder)?;
+    let site = opened(args)?;
     let token_keys = Keys::read(&args.token_key)?;
     let all = bound(args)?;
     let addresses: Vec<SocketAddr> = all.iter().map(|sockets| sockets.address).collect();
