@@ -35,10 +35,13 @@ pub fn answer(site: &Site, method: &Method, uri: &Uri, headers: &HeaderMap) -> R
         Err(target::Refused::Hidden) => nothing(),
         Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
         Ok(target) => match site.find(&target) {
-            Found::File(file) => match coding::beside(site, &target, &file, headers) {
-                Some((coded, coding)) => of_file(coded, Some(coding), method, headers),
-                None => as_it_is_or_compressed(site, file, method, headers),
-            },
+            Found::File(file) => {
+                let answer = match coding::beside(site, &target, &file, headers) {
+                    Some((coded, coding)) => of_file(coded, Some(coding), method, headers),
+                    None => as_it_is_or_compressed(site, file, method, headers),
+                };
+                kept(answer, site.max_age())
+            }
             Found::Folder(_, _) if !is_still(None, headers) => outdated(),
             Found::Folder(entries, more) => {
                 let page = listing::page(&decoded(&target), entries, more);
@@ -95,6 +98,15 @@ fn set<B>(answer: &mut Response<B>, name: header::HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         answer.headers_mut().insert(name, value);
     }
+}
+
+/// Says for how long the file may be used without asking again (RFC 9111, section 5.2.2.1).
+fn kept(mut answer: Response<Body>, max_age: Option<u32>) -> Response<Body> {
+    let is_of_file = answer.status().is_success() || answer.status() == StatusCode::NOT_MODIFIED;
+    if let Some(seconds) = max_age.filter(|_| is_of_file) {
+        set(&mut answer, header::CACHE_CONTROL, &format!("max-age={seconds}"));
+    }
+    answer
 }
 
 /// A file beside which nothing lies compressed. Ranges are of the file as it is.
@@ -327,6 +339,22 @@ mod tests {
         let site = site.without_compression();
         let never = get(&site, "/page.html", &[accepted.clone()]);
         assert_eq!(says(&never, header::CONTENT_ENCODING), "");
+    }
+
+    #[test]
+    fn how_long_a_file_may_be_kept_is_said_of_files_alone_and_only_if_it_was_given() {
+        let (_scratch, site) = site("kept");
+        let said = |site: &Site, path: &str, headers: &[(header::HeaderName, &str)]| {
+            says(&get(site, path, headers), header::CACHE_CONTROL)
+        };
+        assert_eq!(said(&site, "/file.txt", &[]), "");
+        let (tag, site) = (says(&get(&site, "/file.txt", &[]), header::ETAG), site.with_max_age(Some(60)));
+        for headers in [&[][..], &[(header::RANGE, "bytes=2-4")], &[(header::IF_NONE_MATCH, &tag[..])]] {
+            assert_eq!(said(&site, "/file.txt", headers), "max-age=60", "{headers:?}");
+        }
+        for (path, headers) in [("/", &[][..]), ("/none", &[]), ("/file.txt", &[(header::RANGE, "bytes=10-")])] {
+            assert_eq!(said(&site, path, headers), "", "{path}");
+        }
     }
 
     #[test]

@@ -86,6 +86,9 @@ pub struct Args {
     /// Do not compress text on the fly; compressed files beside it are still sent.
     #[arg(long)]
     no_compress: bool,
+    /// Time for which clients may use a file without asking again (Cache-Control) [default: clients decide].
+    #[arg(long, value_name = "SECONDS")]
+    max_age: Option<u32>,
     /// Key file that all servers of a site have (`headstart relay key FILE` makes one): clients then carry the history of their path
     /// from one server to the next, encrypted, in QUIC's tokens. May be repeated: the first key encrypts, all of them decrypt.
     #[arg(long, value_name = "FILE")]
@@ -143,7 +146,7 @@ impl Serving {
 /// The folder, with a word where links in it are not served.
 fn opened(args: &Args) -> anyhow::Result<Arc<Site>> {
     let folder = &args.folder;
-    let site = Site::open(folder)?;
+    let site = Site::open(folder)?.with_max_age(args.max_age);
     let site = if args.no_compress { site.without_compression() } else { site };
     if !site.follows_links() {
         let why = "openat2(2) is refused here (a systemd service with DynamicUser, or Linux before 5.6)";

@@ -33,6 +33,8 @@ pub struct Site {
     open: Mutex<HashMap<(u64, String), Weak<File>>>,
     /// What compresses text that is asked for, if that is wanted.
     compressor: Option<Compressor>,
+    /// Seconds for which clients may use a file without asking again.
+    max_age: Option<u32>,
 }
 
 /// What is at a path.
@@ -80,7 +82,7 @@ impl Site {
         let root = rustix::fs::open(path, flags, Mode::empty());
         let root = root.map_err(|why| Usage::unreadable(path, std::io::Error::from(why)))?;
         let (open, compressor) = (Mutex::default(), Some(Compressor::default()));
-        let mut site = Self { root, follows_links: true, open, compressor };
+        let mut site = Self { root, follows_links: true, open, compressor, max_age: None };
         match site.beneath(Path::new(".")) {
             Ok(_) => Ok(site),
             Err(Errno::NOSYS | Errno::PERM) => {
@@ -95,6 +97,16 @@ impl Site {
     /// The same, but text is sent as it is.
     pub fn without_compression(self) -> Self {
         Self { compressor: None, ..self }
+    }
+
+    /// The same, but clients may use files for `max_age` seconds without asking again; as they see fit without it.
+    pub fn with_max_age(self, max_age: Option<u32>) -> Self {
+        Self { max_age, ..self }
+    }
+
+    /// Seconds for which clients may use a file without asking again, if that was said.
+    pub fn max_age(&self) -> Option<u32> {
+        self.max_age
     }
 
     /// What compresses text that is asked for.
