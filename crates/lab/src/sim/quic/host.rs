@@ -220,16 +220,11 @@ impl Host {
                     _ => {}
                 }
             }
-            if is_server {
-                if talk.is_asked(answer) {
-                    self.asked = Some(now);
-                }
-                if talk.write() {
-                    talk.stream = None;
-                }
-            } else {
+            if !is_server {
                 talk.write();
                 talk.read(now);
+            } else if talk.serve(answer) {
+                self.asked = Some(now);
             }
             let mut transmits = Vec::new();
             loop {
@@ -272,13 +267,16 @@ impl Talk {
         self.write();
     }
 
-    /// The server's program: whether the question is there now, to which it answers with `bytes`.
-    fn is_asked(&mut self, bytes: u64) -> bool {
-        let is_now = self.owed.is_none() && self.stream.is_some_and(|stream| self.finished(stream));
-        if is_now {
+    /// The server's program, which answers with `bytes`: whether the question is there since now.
+    fn serve(&mut self, bytes: u64) -> bool {
+        let is_asked = self.owed.is_none() && self.stream.is_some_and(|stream| self.finished(stream));
+        if is_asked {
             self.owed = Some(bytes);
         }
-        is_now
+        if self.write() {
+            self.stream = None;
+        }
+        is_asked
     }
 
     /// Writes as much as the transport takes of what is owed; whether nothing is to be written any more.
