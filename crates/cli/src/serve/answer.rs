@@ -312,7 +312,7 @@ mod tests {
             file.set_modified(std::time::UNIX_EPOCH).unwrap();
         }
         let accepted = (header::ACCEPT_ENCODING, "gzip, br");
-        let first = get(&site, "/page.html", &[accepted.clone()]);
+        let first = get(&site, "/page.html", std::slice::from_ref(&accepted));
         let (tag, length) = (says(&first, header::ETAG), says(&first, header::CONTENT_LENGTH));
         assert!(tag.starts_with("W/\"") && length.parse::<u64>().unwrap() < 900, "{tag} {length}");
         let heads = [header::CONTENT_ENCODING, header::VARY, header::CONTENT_TYPE, header::ACCEPT_RANGES];
@@ -321,7 +321,7 @@ mod tests {
         assert!(
             matches!(first.body(), Body::Text(text) if text.len().to_string() == length && text[..2] == [0x1f, 0x8b])
         );
-        let head = ask(&site, Method::HEAD, "/page.html", &[accepted.clone()]);
+        let head = ask(&site, Method::HEAD, "/page.html", std::slice::from_ref(&accepted));
         assert!(summary(&head).1 == length && matches!(head.body(), Body::Empty));
         let part = get(&site, "/page.html", &[accepted.clone(), (header::RANGE, "bytes=0-9")]);
         assert_eq!((part.status().as_u16(), says(&part, header::CONTENT_ENCODING)), (206, String::new()));
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!([plain("/page.html", "br"), plain("/page.html", "gzip;q=0")], [as_it_is.clone(), as_it_is.clone()]);
         assert_eq!([plain("/page.png", "gzip"), plain("/file.txt", "gzip")], [as_it_is.clone(), as_it_is.clone()]);
         let site = site.without_compression();
-        let never = get(&site, "/page.html", &[accepted.clone()]);
+        let never = get(&site, "/page.html", std::slice::from_ref(&accepted));
         assert_eq!(says(&never, header::CONTENT_ENCODING), "");
     }
 

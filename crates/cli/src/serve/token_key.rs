@@ -42,9 +42,8 @@ impl AeadKey for OfToken {
 
     fn open<'a>(&self, data: &'a mut [u8], additional_data: &[u8]) -> Result<&'a mut [u8], CryptoError> {
         // On a copy: a wrong key leaves nothing of what it was given.
-        let fits = |key: &&Box<dyn AeadKey>| key.open(&mut data.to_vec(), additional_data).is_ok();
-        let key = self.0.iter().find(fits).ok_or(CryptoError)?;
-        key.open(data, additional_data)
+        let key = self.0.iter().find(|key| key.open(&mut data.to_vec(), additional_data).is_ok());
+        key.ok_or(CryptoError)?.open(data, additional_data)
     }
 }
 
