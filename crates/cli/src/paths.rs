@@ -5,7 +5,7 @@ use crate::exit::{Usage, without_user};
 use anyhow::Context as _;
 use headstart_core::choice::unknown;
 use headstart_core::cwnd::history::{Medium, Settings};
-use headstart_core::cwnd::start;
+use headstart_core::cwnd::{controller, start};
 use headstart_core::path::NetworkId;
 use headstart_core::time::Duration;
 use headstart_io::clock::wall;
@@ -29,6 +29,9 @@ pub struct Remember {
     /// Rule for the initial congestion window of a connection (`headstart list starts`).
     #[arg(long, value_name = "RULE", default_value = start::DEFAULT)]
     start: String,
+    /// Congestion controller (`headstart list controllers`).
+    #[arg(long, value_name = "CONTROLLER", default_value = controller::DEFAULT)]
+    controller: String,
     /// Where to keep the history of paths: `user` (the user's history), `memory` (not saved), a folder, or a shared server:
     /// redis://[USER:PASSWORD@]HOST[:PORT] (HOST,HOST: a cluster), rediss:// (TLS), redis+unix:///PATH or
     /// redis+sentinel://HOST[:PORT],…/NAME; ?user=NAME, ?password-file=FILE, ?ca=FILE and ?seal-key=FILE may be appended.
@@ -71,6 +74,7 @@ impl Remember {
             let names: Vec<_> = start::ALL.iter().map(|entry| entry.name).collect();
             return Err(Usage(unknown("start rule", &self.start, &names)).into());
         };
+        let controller = controller_called(&self.controller)?;
         let mut shared = None;
         let folder = match &self.store[..] {
             "memory" => None,
@@ -104,7 +108,7 @@ impl Remember {
         let since_1970 = wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let now = quinn::TokioRuntime.now();
         let clock = Clock::new(now, since_1970);
-        let options = Options { network, medium, listener, ..self.options(rule) };
+        let options = Options { network, medium, listener, ..self.options(rule, controller) };
         let memory = CarefulResume::with_options(Store::new(clock, kept.unwrap_or(secret)), options);
         if let Some(paths) = &mut paths {
             memory.with(|history| {
@@ -121,11 +125,12 @@ impl Remember {
 }
 
 impl Remember {
-    fn options(&self, rule: &'static start::Entry) -> Options {
+    fn options(&self, rule: &'static start::Entry, controller: &'static controller::Entry) -> Options {
         let wired = Duration::from_secs(self.start_lifetime.into());
         let bounds = Settings::default();
         Options {
             rule,
+            controller,
             most: self.start_most,
             ratio: f64::from(self.start_share) / 100.0,
             settings: Settings { wired, wireless: bounds.wireless.min(wired), ..bounds },
@@ -133,6 +138,22 @@ impl Remember {
         }
     }
 }
+
+/// The controller called `name`, also as others write NewReno.
+fn controller_called(name: &str) -> Result<&'static controller::Entry, Usage> {
+    let known = controller::find(if name == "newreno" { "new-reno" } else { name });
+    known.ok_or_else(|| {
+        if name.to_ascii_lowercase().starts_with("bbr") {
+            return Usage(format!("--controller {name}: BBR is not available: {NO_BBR}"));
+        }
+        let names: Vec<_> = controller::ALL.iter().map(|entry| entry.name).collect();
+        Usage(unknown("controller", name, &names))
+    })
+}
+
+/// Why there is none (docs/decisions/0135).
+const NO_BBR: &str =
+    "the QUIC library has version 1 without its pacing, and no BBR that a start rule can set; use cubic";
 
 impl Remembering {
     /// Something was learned, which is written before long.
@@ -218,12 +239,25 @@ mod tests {
     fn bound_lifetime_and_share_are_the_rules_own_unless_they_are_given() {
         let options = |words: &[&str]| {
             let line = Line::parse_from(["headstart"].iter().chain(words));
-            line.remember.options(&start::ALL[0])
+            line.remember.options(&start::ALL[0], controller_called(&line.remember.controller).unwrap())
         };
         let (usual, default) = (options(&[]), Options::default());
         assert_eq!((usual.most, usual.ratio, usual.settings), (default.most, default.ratio, default.settings));
+        assert_eq!(
+            (usual.controller.name, options(&["--controller", "newreno"]).controller.name),
+            ("cubic", "new-reno")
+        );
         let given = options(&["--start-most", "240000", "--start-lifetime", "60", "--start-share", "25"]);
         assert_eq!((given.most, given.ratio), (Some(240_000), 0.25));
         assert_eq!([given.settings.wired, given.settings.wireless], [Duration::from_secs(60); 2]);
+    }
+
+    #[test]
+    fn a_controller_that_is_not_there_is_not_passed_off_as_one_that_is() {
+        let why = |name| controller_called(name).err().map(|why| why.to_string()).unwrap();
+        for name in ["bbr", "bbr1", "bbr3", "BBR"] {
+            assert!(why(name).contains("version 1 without its pacing"), "{}", why(name));
+        }
+        assert!(why("cubc").contains("cubic") && controller_called("new-reno").is_ok());
     }
 }

@@ -1,10 +1,11 @@
 //! What a request is answered with, whatever the version of HTTP: GET and HEAD, conditional requests (RFC 9110,
-//! section 13), one byte range (section 14), and what lies compressed beside a file ([`coding`]).
+//! section 13), one byte range (section 14), what lies compressed beside a file ([`coding`]), and text compressed on the fly
+//! ([`compressed`]).
 
 use super::chunks::Chunks;
-use super::coding;
 use super::listing;
 use super::site::{Found, Opened, Site};
+use super::{coding, compressed};
 use headstart_core::wire::range::{self, ContentRange, Selection};
 use headstart_core::wire::target;
 use hyper::body::Bytes;
@@ -34,10 +35,13 @@ pub fn answer(site: &Site, method: &Method, uri: &Uri, headers: &HeaderMap) -> R
         Err(target::Refused::Hidden) => nothing(),
         Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
         Ok(target) => match site.find(&target) {
-            Found::File(file) => match coding::beside(site, &target, &file, headers) {
-                Some((coded, coding)) => of_file(coded, Some(coding), method, headers),
-                None => of_file(file, None, method, headers),
-            },
+            Found::File(file) => {
+                let answer = match coding::beside(site, &target, &file, headers) {
+                    Some((coded, coding)) => of_file(coded, Some(coding), method, headers),
+                    None => as_it_is_or_compressed(site, file, method, headers),
+                };
+                kept(answer, site.max_age())
+            }
             Found::Folder(_, _) if !is_still(None, headers) => outdated(),
             Found::Folder(entries, more) => {
                 let page = listing::page(&decoded(&target), entries, more);
@@ -94,6 +98,37 @@ fn set<B>(answer: &mut Response<B>, name: header::HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         answer.headers_mut().insert(name, value);
     }
+}
+
+/// Says for how long the file may be used without asking again (RFC 9111, section 5.2.2.1).
+fn kept(mut answer: Response<Body>, max_age: Option<u32>) -> Response<Body> {
+    let is_of_file = answer.status().is_success() || answer.status() == StatusCode::NOT_MODIFIED;
+    if let Some(seconds) = max_age.filter(|_| is_of_file) {
+        set(&mut answer, header::CACHE_CONTROL, &format!("max-age={seconds}"));
+    }
+    answer
+}
+
+/// A file beside which nothing lies compressed. Ranges are of the file as it is.
+fn as_it_is_or_compressed(site: &Site, file: Opened, method: &Method, headers: &HeaderMap) -> Response<Body> {
+    let wanted = compressed::may(&file) && coding::takes_gzip(headers) && !headers.contains_key(header::RANGE);
+    let Some(compressor) = site.compressor().filter(|_| wanted) else { return of_file(file, None, method, headers) };
+    // The same text, but not byte for byte the same each time (RFC 9110, section 8.8.1).
+    let weak = format!("W/{}", file.tag);
+    let is_sent = is_still(Some(&file), headers) && !is_unchanged(&file, headers);
+    let result = if is_sent { compressor.gzip(&file) } else { None };
+    let mut answer = of_file(file, None, method, headers);
+    if answer.status() == StatusCode::NOT_MODIFIED {
+        // Which of the two the client has, is unknown: a weak tag is right for both.
+        set(&mut answer, header::ETAG, &weak);
+    } else if let Some(result) = result {
+        set(&mut answer, header::ETAG, &weak);
+        set(&mut answer, header::CONTENT_ENCODING, "gzip");
+        answer.headers_mut().remove(header::ACCEPT_RANGES);
+        answer.headers_mut().insert(header::CONTENT_LENGTH, result.len().into());
+        *answer.body_mut() = Body::Text(result);
+    }
+    answer
 }
 
 fn of_file(file: Opened, coding: Option<&str>, method: &Method, headers: &HeaderMap) -> Response<Body> {
@@ -266,6 +301,60 @@ mod tests {
         let old = std::fs::File::options().write(true).open(scratch.0.join("file.txt.br")).unwrap();
         old.set_modified(SystemTime::UNIX_EPOCH).unwrap();
         assert_eq!(sent("/file.txt", "br, gzip"), text("gzip", "5"));
+    }
+
+    #[test]
+    fn text_is_compressed_for_clients_that_take_it_but_no_part_of_it() {
+        let (scratch, site) = site("gzip");
+        for name in ["page.html", "page.png"] {
+            let mut file = std::fs::File::create(scratch.0.join(name)).unwrap();
+            std::io::Write::write_all(&mut file, "<p>again and again".repeat(500).as_bytes()).unwrap();
+            file.set_modified(std::time::UNIX_EPOCH).unwrap();
+        }
+        let accepted = (header::ACCEPT_ENCODING, "gzip, br");
+        let first = get(&site, "/page.html", std::slice::from_ref(&accepted));
+        let (tag, length) = (says(&first, header::ETAG), says(&first, header::CONTENT_LENGTH));
+        assert!(tag.starts_with("W/\"") && length.parse::<u64>().unwrap() < 900, "{tag} {length}");
+        let heads = [header::CONTENT_ENCODING, header::VARY, header::CONTENT_TYPE, header::ACCEPT_RANGES];
+        let heads = heads.map(|name| says(&first, name));
+        assert_eq!(heads, ["gzip", "accept-encoding", "text/html; charset=utf-8", ""]);
+        assert!(
+            matches!(first.body(), Body::Text(text) if text.len().to_string() == length && text[..2] == [0x1f, 0x8b])
+        );
+        let head = ask(&site, Method::HEAD, "/page.html", std::slice::from_ref(&accepted));
+        assert!(summary(&head).1 == length && matches!(head.body(), Body::Empty));
+        let part = get(&site, "/page.html", &[accepted.clone(), (header::RANGE, "bytes=0-9")]);
+        assert_eq!((part.status().as_u16(), says(&part, header::CONTENT_ENCODING)), (206, String::new()));
+        let resumed = [accepted.clone(), (header::RANGE, "bytes=10-"), (header::IF_RANGE, &tag[..])];
+        assert_eq!(get(&site, "/page.html", &resumed).status(), 200, "what was compressed is not gone on with");
+        let again = get(&site, "/page.html", &[accepted.clone(), (header::IF_NONE_MATCH, &tag[..])]);
+        assert_eq!((again.status().as_u16(), says(&again, header::ETAG)), (304, tag.clone()));
+        let plain = |path: &str, accepted: &str| {
+            let answer = get(&site, path, &[(header::ACCEPT_ENCODING, accepted)]);
+            (says(&answer, header::CONTENT_ENCODING), says(&answer, header::ETAG).starts_with('"'))
+        };
+        let as_it_is = (String::new(), true);
+        assert_eq!([plain("/page.html", "br"), plain("/page.html", "gzip;q=0")], [as_it_is.clone(), as_it_is.clone()]);
+        assert_eq!([plain("/page.png", "gzip"), plain("/file.txt", "gzip")], [as_it_is.clone(), as_it_is.clone()]);
+        let site = site.without_compression();
+        let never = get(&site, "/page.html", std::slice::from_ref(&accepted));
+        assert_eq!(says(&never, header::CONTENT_ENCODING), "");
+    }
+
+    #[test]
+    fn how_long_a_file_may_be_kept_is_said_of_files_alone_and_only_if_it_was_given() {
+        let (_scratch, site) = site("kept");
+        let said = |site: &Site, path: &str, headers: &[(header::HeaderName, &str)]| {
+            says(&get(site, path, headers), header::CACHE_CONTROL)
+        };
+        assert_eq!(said(&site, "/file.txt", &[]), "");
+        let (tag, site) = (says(&get(&site, "/file.txt", &[]), header::ETAG), site.with_max_age(Some(60)));
+        for headers in [&[][..], &[(header::RANGE, "bytes=2-4")], &[(header::IF_NONE_MATCH, &tag[..])]] {
+            assert_eq!(said(&site, "/file.txt", headers), "max-age=60", "{headers:?}");
+        }
+        for (path, headers) in [("/", &[][..]), ("/none", &[]), ("/file.txt", &[(header::RANGE, "bytes=10-")])] {
+            assert_eq!(said(&site, path, headers), "", "{path}");
+        }
     }
 
     #[test]

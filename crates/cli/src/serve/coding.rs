@@ -1,5 +1,5 @@
 //! Content codings (RFC 9110, section 8.4): a file is answered by what lies compressed beside it (`a.js.br`, `a.js.zst`, `a.js.gz`), if the
-//! client takes that and it is no older. Nothing is compressed here: that would cost every client time, and early data a bound.
+//! client takes that and it is no older. Text without such a file is compressed when it is asked for ([`super::compressed`]).
 
 use super::site::{Found, Opened, Site};
 use headstart_core::wire::target::Target;
@@ -23,6 +23,11 @@ pub fn beside(site: &Site, target: &Target, file: &Opened, headers: &HeaderMap) 
             _ => None,
         }
     })
+}
+
+/// Whether the client takes gzip.
+pub fn takes_gzip(headers: &HeaderMap) -> bool {
+    liked(headers).iter().any(|(coding, _)| *coding == "gzip")
 }
 
 /// The codings that Accept-Encoding takes, the best first (RFC 9110, section 12.5.3).

@@ -304,7 +304,10 @@ impl Asked {
         let mut pieces = (Pieces::new(), visit);
         match body {
             Body::Empty => {}
-            Body::Text(text) => self.pieces(stream, &mut pieces, text).await?,
+            Body::Text(text) => {
+                self.opened.set_send_window(sending(self.report.watch.window().unwrap_or(0)));
+                self.pieces(stream, &mut pieces, text).await?;
+            }
             Body::File(mut chunks) => {
                 loop {
                     let window = self.report.watch.window().unwrap_or(0);

@@ -10,6 +10,7 @@ mod bounded;
 mod certificate;
 mod chunks;
 mod coding;
+mod compressed;
 mod http3;
 mod kind;
 mod listing;
@@ -19,6 +20,7 @@ mod site;
 mod sockets;
 mod stalls;
 mod tcp;
+mod token_key;
 mod turns;
 
 use crate::exit::{self, Usage};
@@ -29,6 +31,7 @@ use anyhow::Context as _;
 use certificate::Certificate;
 use headstart_core::cwnd::history::Medium;
 use headstart_core::path::NetworkId;
+use headstart_quic::CarefulResume;
 use hyper::header::HeaderValue;
 use places::Places;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -40,6 +43,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use token_key::Keys;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use turns::Turns;
@@ -79,6 +83,16 @@ pub struct Args {
     write_cert: Option<PathBuf>,
     #[command(flatten)]
     paths: crate::paths::Remember,
+    /// Do not compress text on the fly; compressed files beside it are still sent.
+    #[arg(long)]
+    no_compress: bool,
+    /// Time for which clients may use a file without asking again (Cache-Control) [default: clients decide].
+    #[arg(long, value_name = "SECONDS")]
+    max_age: Option<u32>,
+    /// Key file that all servers of a site have (`headstart relay key FILE` makes one): clients then carry the history of their path
+    /// from one server to the next, encrypted, in QUIC's tokens. May be repeated: the first key encrypts, all of them decrypt.
+    #[arg(long, value_name = "FILE")]
+    token_key: Vec<PathBuf>,
     /// Write qlog events of the start rule into DIR, one file per connection.
     #[arg(long, value_name = "DIR")]
     qlog: Option<PathBuf>,
@@ -130,8 +144,10 @@ impl Serving {
 }
 
 /// The folder, with a word where links in it are not served.
-fn opened(folder: &std::path::Path) -> anyhow::Result<Arc<Site>> {
-    let site = Site::open(folder)?;
+fn opened(args: &Args) -> anyhow::Result<Arc<Site>> {
+    let folder = &args.folder;
+    let site = Site::open(folder)?.with_max_age(args.max_age);
+    let site = if args.no_compress { site.without_compression() } else { site };
     if !site.follows_links() {
         let why = "openat2(2) is refused here (a systemd service with DynamicUser, or Linux before 5.6)";
         crate::complain!("headstart: links in {} are not served: {why}", folder.display());
@@ -143,7 +159,8 @@ fn opened(folder: &std::path::Path) -> anyhow::Result<Arc<Site>> {
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     // Each connection and each file that is sent takes one.
     crate::relay::raise_files();
-    let site = opened(&args.folder)?;
+    let site = opened(args)?;
+    let token_keys = Keys::read(&args.token_key)?;
     let all = bound(args)?;
     let addresses: Vec<SocketAddr> = all.iter().map(|sockets| sockets.address).collect();
     let certificate = match (&args.cert, &args.key) {
@@ -167,8 +184,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let runtime = runtime.context("starting threads")?;
     runtime.block_on(async {
         let (stop_all, stop) = watch::channel(false);
-        let config = quinn::crypto::rustls::QuicServerConfig::try_from(quic)?;
-        let config = quinn::ServerConfig::with_crypto(Arc::new(config));
+        let config = over_quic(quic, token_keys, &paths.memory)?;
         let access = log.as_ref().map(Access::to).unwrap_or_default();
         let serving = Serving { access, ..Serving::new(site, stop) };
         board::show(serving.places.clone(), serving.access.counts());
@@ -199,6 +215,20 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     runtime.shutdown_background();
     let is_whole = [qlog.is_none_or(Written::end), log.is_none_or(Written::end)] == [true; 2];
     Ok(if is_whole { exit::OK } else { exit::FAILURE })
+}
+
+/// Of QUIC connections. With keys for tokens, clients carry records of paths in them.
+fn over_quic(
+    tls: Arc<rustls::ServerConfig>,
+    token_keys: Option<Keys>,
+    memory: &CarefulResume,
+) -> anyhow::Result<quinn::ServerConfig> {
+    let tls = quinn::crypto::rustls::QuicServerConfig::try_from(tls)?;
+    let mut config = quinn::ServerConfig::with_crypto(Arc::new(tls));
+    if let Some(keys) = token_keys {
+        config.token_key(memory.carried(Arc::new(keys)));
+    }
+    Ok(config)
 }
 
 /// As many places as are fixed, but at most three eighths of the descriptors that this process may have.

@@ -4,6 +4,7 @@
 //! Some services have no openat2(2): systemd refuses it to all that may make no set-user-ID files (DynamicUser, as the packaged unit has
 //! it), since it cannot look into its arguments. For them paths are opened name by name, and no link is followed.
 
+use super::compressed::Compressor;
 use super::kind;
 use super::listing::{Entry, MOST};
 use crate::exit::Usage;
@@ -30,6 +31,10 @@ pub struct Site {
     follows_links: bool,
     /// Files that are being sent, by device and tag: clients that fetch the same share a descriptor.
     open: Mutex<HashMap<(u64, String), Weak<File>>>,
+    /// What compresses text that is asked for, if that is wanted.
+    compressor: Option<Compressor>,
+    /// Seconds for which clients may use a file without asking again.
+    max_age: Option<u32>,
 }
 
 /// What is at a path.
@@ -76,7 +81,8 @@ impl Site {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty());
         let root = root.map_err(|why| Usage::unreadable(path, std::io::Error::from(why)))?;
-        let mut site = Self { root, follows_links: true, open: Mutex::default() };
+        let (open, compressor) = (Mutex::default(), Some(Compressor::default()));
+        let mut site = Self { root, follows_links: true, open, compressor, max_age: None };
         match site.beneath(Path::new(".")) {
             Ok(_) => Ok(site),
             Err(Errno::NOSYS | Errno::PERM) => {
@@ -86,6 +92,26 @@ impl Site {
             }
             Err(why) => Err(Usage::unreadable(path, std::io::Error::from(why)).into()),
         }
+    }
+
+    /// The same, but text is sent as it is.
+    pub fn without_compression(self) -> Self {
+        Self { compressor: None, ..self }
+    }
+
+    /// The same, but clients may use files for `max_age` seconds without asking again; as they see fit without it.
+    pub fn with_max_age(self, max_age: Option<u32>) -> Self {
+        Self { max_age, ..self }
+    }
+
+    /// Seconds for which clients may use a file without asking again, if that was said.
+    pub fn max_age(&self) -> Option<u32> {
+        self.max_age
+    }
+
+    /// What compresses text that is asked for.
+    pub fn compressor(&self) -> Option<&Compressor> {
+        self.compressor.as_ref()
     }
 
     /// Whether links are followed that stay in the folder; else they are not served.

@@ -56,6 +56,23 @@ pub async fn connected_by(server: &Server, from: IpAddr, to: SocketAddr, credit:
     endpoint.connect_with(config, to, "localhost").unwrap().await.unwrap()
 }
 
+/// Fetches `path` from `server` with one of these tokens, and keeps those that it gives; the field Server-Timing of the answer.
+pub async fn visited(server: &Server, path: &str, tokens: Arc<dyn quinn::TokenStore>) -> String {
+    let endpoint = quinn::Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
+    let mut config = quic(server, vec![b"h3".to_vec()]);
+    config.token_store(tokens);
+    let connection = endpoint.connect_with(config, server.address, "localhost").unwrap().await.unwrap();
+    let mut requests = http(connection.clone()).await;
+    let request = hyper::Request::get(format!("https://localhost/{path}")).body(()).unwrap();
+    let mut stream = requests.send_request(request).await.unwrap();
+    stream.finish().await.unwrap();
+    let answer = stream.recv_response().await.unwrap();
+    while stream.recv_data().await.unwrap().is_some() {}
+    connection.close(0x100u32.into(), b"");
+    endpoint.wait_idle().await;
+    answer.headers()["server-timing"].to_str().unwrap().to_owned()
+}
+
 /// TLS over TCP to `server` from the address `from`, speaking `protocol`.
 pub async fn open_tls(server: &Server, from: IpAddr, protocol: &[u8]) -> tokio_rustls::client::TlsStream<TcpStream> {
     let socket = if from.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }.unwrap();

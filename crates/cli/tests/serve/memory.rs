@@ -1,10 +1,13 @@
 //! What servers remember of paths: over restarts, after a kill, and among several.
 
+use crate::client;
 use crate::scene::{Scratch, Server, found, until};
 use crate::schema::must_hold;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Enough to be worth remembering: four initial windows and more.
 const LENGTH: u32 = 2_000_000;
@@ -13,7 +16,11 @@ const LENGTH: u32 = 2_000_000;
 fn remembered(server: &Server) -> u64 {
     let told = &server.get(&server.url("file.bin"), Path::new("/dev/null"), &["--http", "3"]).objects()[0];
     assert_eq!(told["bytes"], LENGTH, "{told}");
-    let start = told["start"].as_str().unwrap_or_else(|| panic!("no word of the start: {told}"));
+    remembered_in(told["start"].as_str().unwrap_or_else(|| panic!("no word of the start: {told}")))
+}
+
+/// The same from the field Server-Timing.
+fn remembered_in(start: &str) -> u64 {
     assert!(start.starts_with("start;desc=\"careful-resume "), "{start}");
     let number = start.split("remembered=").nth(1).and_then(|rest| rest.split(' ').next());
     number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{start}"))
@@ -113,6 +120,9 @@ fn rules_and_stores_that_are_none_are_named() {
     let with = |flag: &str, value: &str| {
         scratch.headstart(&["serve", "--listen", "127.0.0.1:0", site.to_str().unwrap(), flag, value])
     };
+    let (public, short) = (scratch.path("public"), scratch.path("short"));
+    write_key(&public, &"a".repeat(64), 0o644);
+    write_key(&short, &"a".repeat(62), 0o600);
     for (flag, value, said) in [
         ("--start", "carefull", "careful-wireless"),
         ("--store", "elsewhere", "./elsewhere"),
@@ -120,10 +130,46 @@ fn rules_and_stores_that_are_none_are_named() {
         ("--start-most", "1", "12000"),
         ("--start-lifetime", "0", "604800"),
         ("--start-share", "101", "100"),
+        ("--controller", "bbr3", "version 1 without its pacing"),
+        ("--controller", "vegas", "new-reno"),
+        ("--token-key", "/nowhere/key", "/nowhere/key"),
+        ("--token-key", "/dev/zero", "larger than 16 MiB"),
+        ("--token-key", public.to_str().unwrap(), "chmod 600"),
+        ("--token-key", short.to_str().unwrap(), "64 hexadecimal digits"),
     ] {
         let ended = with(flag, value);
         assert!(ended.code == Some(2) && ended.err.contains(said), "{ended:?}");
     }
+}
+
+/// A file with a key, or what is none.
+fn write_key(file: &Path, digits: &str, mode: u32) {
+    std::fs::write(file, digits).unwrap();
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn a_client_carries_the_history_of_its_path_to_the_next_server_while_the_key_is_replaced() {
+    let scratch = Rc::new(Scratch::new());
+    scratch.file("file.bin", LENGTH);
+    let [old, new] = ["old", "new"].map(|name| scratch.path(name).to_str().unwrap().to_owned());
+    write_key(Path::new(&old), &"a".repeat(64), 0o600);
+    write_key(Path::new(&new), &"b".repeat(64), 0o600);
+    // None has anything of another but by its client.
+    let server = |flags: &[&str]| Server::start(scratch.clone(), &[&["--store", "memory"], flags].concat());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let remembered_next = |flags: &[&str]| {
+        let tokens = Arc::new(quinn::TokenMemoryCache::default());
+        let visit =
+            |server: &Server| remembered_in(&runtime.block_on(client::visited(server, "file.bin", tokens.clone())));
+        let first = server(&["--token-key", &old]);
+        // From the visit at which it knows the path it gives tokens that say so.
+        until("the first server knows the path", || visit(&first) > 0);
+        visit(&server(flags))
+    };
+    assert!(remembered_next(&["--token-key", &new, "--token-key", &old]) > 0);
+    assert_eq!(remembered_next(&["--token-key", &new]), 0, "a key of its own");
+    assert_eq!(remembered_next(&[]), 0, "no key");
 }
 
 /// A server of Redis on a Unix socket, ended with the test.

@@ -54,6 +54,34 @@ fn curl_goes_on_with_a_file_and_lists_a_folder() {
 }
 
 #[test]
+fn curl_gets_a_text_compressed_and_parts_of_it_as_they_are() {
+    let scratch = Scratch::new();
+    let text = "text that is sent again and again\n".repeat(1000);
+    std::fs::write(scratch.path("site/file.txt"), &text).unwrap();
+    let file = std::fs::File::options().write(true).open(scratch.path("site/file.txt")).unwrap();
+    file.set_modified(std::time::UNIX_EPOCH).unwrap();
+    let server = Server::start(scratch, &[]);
+    let url = server.url("file.txt");
+    for flag in ["--http2", "--http1.1"] {
+        let sent = |more: &[&str]| curl(&server, &[&[flag, "-H", "accept-encoding: gzip"], more, &[&url]].concat());
+        // Its own decoder; the number of bytes is that before it.
+        let plain = ["--compressed", "-w", "%{size_download} %header{content-encoding} %header{vary}"];
+        let Some(whole) = curl(&server, &[&[flag][..], &plain, &[&url]].concat()) else { return };
+        let (body, told) = whole.out.split_at(whole.out.len().min(text.len()));
+        let told: Vec<_> = told.split(' ').collect();
+        assert!(body == text && told[0].parse::<usize>().unwrap() < text.len() / 20, "{flag} {told:?}");
+        assert_eq!(told[1..], ["gzip", "accept-encoding"]);
+        let head = sent(&["-I"]).unwrap().out.to_ascii_lowercase();
+        assert!(head.contains("content-encoding: gzip") && head.contains(&format!("content-length: {}\r\n", told[0])));
+        let part = sent(&["-i", "-r", "5-8"]).unwrap().out;
+        assert!(!part.to_ascii_lowercase().contains("content-encoding") && part.ends_with("\r\n\r\nthat"), "{part}");
+    }
+    let plain = Server::start(server.scratch.clone(), &["--no-compress"]);
+    let never = curl(&plain, &["-I", "-H", "accept-encoding: gzip", &plain.url("file.txt")]).unwrap();
+    assert!(never.out.contains(&text.len().to_string()), "{never:?}");
+}
+
+#[test]
 fn each_request_is_logged_whatever_the_version_and_the_log_may_be_moved_away() {
     let scratch = Scratch::new();
     let bytes = scratch.file("file.bin", 200_000);

@@ -9,7 +9,7 @@
 mod nodes;
 mod place;
 
-pub use place::Place;
+pub use place::{Place, site_key_of};
 
 use super::seal::{Digest, Seal};
 use crate::clock::wall;

@@ -67,6 +67,12 @@ fn bounded(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The key of a site in the file `path`: 32 bytes in hexadecimal digits, for the owner of the file alone.
+pub fn site_key_of(path: &Path) -> Result<[u8; SITE_KEY], String> {
+    let text = bounded(path).map_err(|why| why.to_string())?;
+    site_key(path, &text)
+}
+
 /// The key of a site in `text`, as `headstart relay key` or `openssl rand -hex 32` write one; for the owner of the file alone.
 fn site_key(path: &Path, text: &[u8]) -> Result<[u8; SITE_KEY], String> {
     let about = std::fs::metadata(path).map_err(|why| why.to_string())?;

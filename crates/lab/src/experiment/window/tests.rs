@@ -44,6 +44,19 @@ fn early_data_is_answered_at_once_by_a_server_that_remembers() {
 }
 
 #[test]
+fn early_data_of_a_client_that_remembers_arrives_a_round_trip_sooner() {
+    let outcome = quick(&simple::ENTRY, &["early-data"]);
+    let ms = |arm| row(&outcome, "early-data", "latency of 300 kB sent by 0-RTT", arm);
+    // Half a round trip, and 300 kB at 100 Mbit/s: no faster than the path.
+    assert!((19.0 + 24.0..50.0).contains(&ms(PAPER).ours), "{}", ms(PAPER).ours);
+    // 240 kB of them at once, and the rest when the first are acknowledged.
+    assert!((38.0 + 19.0..66.0).contains(&ms(AVERAGE).ours), "{}", ms(AVERAGE).ours);
+    // A jump comes behind the first round trip.
+    assert!((38.0 + 19.0 + 23.0..140.0).contains(&ms(CAREFUL).ours), "{}", ms(CAREFUL).ours);
+    assert!(ms(CAREFUL).ratio.unwrap() < 0.75, "{:?}", ms(CAREFUL));
+}
+
+#[test]
 fn how_many_threads_play_changes_no_digit() {
     let cell = Cell {
         condition: "good-no-loss",

@@ -33,9 +33,9 @@ struct Talk {
     connection: Connection,
     /// The stream that is asked or answered on.
     stream: Option<StreamId>,
-    /// Server: bytes that are still to be written, once the question is there.
+    /// Bytes that are still to be written: of the question, or of the answer once the question is there.
     owed: Option<u64>,
-    /// Client: bytes that have come.
+    /// Bytes that have come.
     read: u64,
     asked: bool,
     done: Option<Instant>,
@@ -60,6 +60,10 @@ pub struct Host {
     memory: Option<CarefulResume>,
     /// Server: what it answers with, in bytes.
     pub answer: u64,
+    /// Client: what it asks with, in bytes.
+    pub question: u64,
+    /// Server: when the last question was there to its end.
+    pub asked: Option<Instant>,
     /// What to send: where to, and what.
     pub out: Vec<(SocketAddr, Cargo)>,
     /// Connections that ended.
@@ -73,14 +77,22 @@ impl Host {
         rng.fill(&mut bytes);
         let endpoint =
             Endpoint::new(Arc::new(EndpointConfig::default()), server.clone().map(Arc::new), true, Some(bytes));
-        Self { endpoint, talks: BTreeMap::new(), times, server, memory, answer: 0, out: Vec::new(), ended: Vec::new() }
+        let (talks, out, ended) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Self { endpoint, talks, times, server, memory, answer: 0, question: 1, asked: None, out, ended }
+    }
+
+    /// Its connections begin by `memory` from now on.
+    pub fn remember(&mut self, memory: CarefulResume) {
+        self.memory = Some(memory);
     }
 
     /// Opens a connection; the question goes out as soon as it may.
     pub fn connect(&mut self, now: Instant, mut config: ClientConfig, to: SocketAddr) -> anyhow::Result<usize> {
-        config.transport_config(Arc::new(transport()));
-        let (handle, connection) = self.endpoint.connect(self.times.std(now), config, to, super::tls::NAME)?;
-        let talk = Talk { connection, stream: None, owed: None, read: 0, asked: false, done: None, watch: None };
+        let (at, mut transport) = (self.times.std(now), transport());
+        let watch = self.memory.as_ref().map(|memory| memory.plan(at, to, true).apply(&mut transport));
+        config.transport_config(Arc::new(transport));
+        let (handle, connection) = self.endpoint.connect(at, config, to, super::tls::NAME)?;
+        let talk = Talk { connection, stream: None, owed: None, read: 0, asked: false, done: None, watch };
         self.talks.insert(handle.0, talk);
         self.drive(now, handle.0);
         Ok(handle.0)
@@ -188,19 +200,19 @@ impl Host {
     /// Everything that a connection wants to do at `now`.
     fn drive(&mut self, now: Instant, id: usize) {
         let at = self.times.std(now);
-        let answer = self.answer;
+        let (question, answer) = (self.question, self.answer);
         let is_server = self.server.is_some();
         let mut over = false;
         loop {
             let Some(talk) = self.talks.get_mut(&id) else { return };
             let mut moved = false;
             if !is_server && !talk.asked && (talk.connection.has_0rtt() || !talk.connection.is_handshaking()) {
-                talk.ask();
+                talk.ask(question);
             }
             while let Some(event) = talk.connection.poll() {
                 moved = true;
                 match event {
-                    Event::Connected if !is_server && !talk.asked => talk.ask(),
+                    Event::Connected if !is_server && !talk.asked => talk.ask(question),
                     Event::Stream(StreamEvent::Opened { dir: Dir::Bi }) => {
                         talk.stream = talk.connection.streams().accept(Dir::Bi);
                     }
@@ -208,10 +220,11 @@ impl Host {
                     _ => {}
                 }
             }
-            if is_server {
-                talk.answer(answer);
-            } else {
+            if !is_server {
+                talk.write();
                 talk.read(now);
+            } else if talk.serve(answer) {
+                self.asked = Some(now);
             }
             let mut transmits = Vec::new();
             loop {
@@ -247,37 +260,39 @@ impl Host {
 }
 
 impl Talk {
-    fn ask(&mut self) {
+    /// The client's program: asks with `bytes`.
+    fn ask(&mut self, bytes: u64) {
         let Some(stream) = self.connection.streams().open(Dir::Bi) else { return };
-        let mut send = self.connection.send_stream(stream);
-        if send.write(b"?").is_ok() && send.finish().is_ok() {
-            (self.stream, self.asked) = (Some(stream), true);
-        }
+        (self.stream, self.owed, self.asked) = (Some(stream), Some(bytes), true);
+        self.write();
     }
 
-    /// The server's program: reads the question, then writes as much as the transport takes.
-    fn answer(&mut self, bytes: u64) {
-        let Some(stream) = self.stream else { return };
-        if self.owed.is_none() && self.finished(stream) {
+    /// The server's program, which answers with `bytes`: whether the question is there since now.
+    fn serve(&mut self, bytes: u64) -> bool {
+        let is_asked = self.owed.is_none() && self.stream.is_some_and(|stream| self.finished(stream));
+        if is_asked {
             self.owed = Some(bytes);
         }
+        if self.write() {
+            self.stream = None;
+        }
+        is_asked
+    }
+
+    /// Writes as much as the transport takes of what is owed; whether nothing is to be written any more.
+    fn write(&mut self) -> bool {
         static ZEROS: [u8; 65_536] = [0; 65_536];
-        let Some(owed) = &mut self.owed else { return };
+        let (Some(stream), Some(owed)) = (self.stream, &mut self.owed) else { return false };
         let mut send = self.connection.send_stream(stream);
         while *owed > 0 {
             let piece = usize::try_from(*owed).unwrap_or(usize::MAX).min(ZEROS.len());
             match send.write(&ZEROS[..piece]) {
                 Ok(taken) => *owed -= taken as u64,
-                Err(WriteError::Blocked) => return,
-                Err(_) => {
-                    self.stream = None;
-                    return;
-                }
+                Err(WriteError::Blocked) => return false,
+                Err(_) => return true,
             }
         }
-        if !matches!(send.finish(), Err(FinishError::Stopped(_))) {
-            self.stream = None;
-        }
+        !matches!(send.finish(), Err(FinishError::Stopped(_)))
     }
 
     fn read(&mut self, now: Instant) {

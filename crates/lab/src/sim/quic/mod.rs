@@ -260,6 +260,21 @@ impl Stage {
         self.fetch_many(bytes, limit, 1, true).map(|mut all| all.remove(0))
     }
 
+    /// Sends `bytes` from the client, whose connections begin by `memory`, in early data if the server knows it. From the first packet
+    /// to the last byte at the server; `None` if that takes longer than `limit`.
+    pub fn send_early(
+        &mut self,
+        memory: &CarefulResume,
+        bytes: u64,
+        limit: Duration,
+    ) -> anyhow::Result<Option<Duration>> {
+        self.client.remember(memory.clone());
+        (self.client.question, self.server.asked) = (bytes, None);
+        let began = self.now;
+        self.fetch_early(1, limit)?;
+        Ok(self.server.asked.map(|asked| asked - began))
+    }
+
     /// `count` connections at once, of one client; each fetches `bytes`.
     pub fn fetch_many(
         &mut self,
