@@ -546,3 +546,17 @@ fn a_program_that_fails_with_all_addresses_is_not_compared_with_one_that_was_tol
     assert!(fails(&near, &mut run), "with all addresses it connects");
     assert!(fails(&world, &mut play(&world, None)), "it was not told more");
 }
+
+#[test]
+fn what_a_third_server_has_said_is_kept_where_the_first_two_contradict_each_other() {
+    let at_last = Some(Record { failed: 1, ..says(1).unwrap() });
+    let servers = vec![server(at_last, says(754)), server(None, no(Says::NoData)), server(no(Says::NoData), says(1))];
+    let world = World { client: Client::Chromium, v4: vec![Fate::Refuses(1)], v6: vec![Fate::Alive(199)], ..world() };
+    keeps_only(&[Law::Reaches], &World { servers, ..world });
+}
+
+#[test]
+fn a_program_of_ipv6_alone_is_not_led_to_ipv4_by_a_second_connect_where_there_is_no_ipv4() {
+    let world = World { client: Client::Chromium, families: (false, true), routes: (false, true), ..world() };
+    keeps_only(&[Law::Hints], &World { front: Front::Both, v6: vec![Fate::Silent; 2], ..world });
+}

@@ -98,6 +98,8 @@ impl Connector {
         let mut job = Job::new(now, Arc::clone(&app), Arc::clone(&name), Want::Both, Some(to.port()));
         job.account = account;
         job.translation = self.translation(now, &app, Want::Both);
+        // Addresses of IPv4 are of use to it only as a translator makes them reachable, if there is one.
+        job.ipv6_alone = to.is_ipv6() && self.hints.want(account, &app, &name) == Want::Only(Family::V6);
         job.complete_locally(now, &addresses);
         job.answered = Some(now);
         job.returned = job.addresses();

@@ -156,7 +156,9 @@ impl Connector {
         }
         let concerns = |j: &Job| {
             let told = j.resolver.is_none() && j.claim.is_none();
-            !told && !j.done && j.app == denied.app && j.name == denied.name && j.want.includes(family)
+            // A third server may have said what the family has.
+            let lacks = j.lookup(record).addresses().is_empty();
+            lacks && !told && !j.done && j.app == denied.app && j.name == denied.name && j.want.includes(family)
         };
         let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| concerns(j)).map(|(id, _)| *id).collect();
         let Some(account) = ids.first().and_then(|id| self.jobs.get(id)).map(|j| j.account) else { return };

@@ -42,9 +42,9 @@ impl Race for Adaptive {
         }
         let go = go(view);
         let tell_at = match go {
-            // No port, so nothing to begin meanwhile: the program is told as soon as there is a peer to connect to that
-            // has been reached before, so that it will hardly miss the other family.
-            Go::Now if !view.may_connect && has_known_peer(view) => Some(view.now),
+            // No port, so nothing to begin meanwhile, and an address that has been reached before: the other family is waited for only
+            // where it is usually answered in time. What has been reached may have died since.
+            Go::Now if !view.may_connect && has_known_peer(view) && other_is_slow(view) => Some(view.now),
             _ => staggered::tell_at(view),
         };
         let tell_at = tell_at.filter(|_| !view.answered);
@@ -127,6 +127,13 @@ fn unproven(view: &View<'_>) -> Option<Family> {
 fn has_known_peer(view: &View<'_>) -> bool {
     let good = |a: &IpAddr| view.path.peer(*a).is_some_and(|p| p.will_do(view.now));
     Family::BOTH.iter().flat_map(|f| view.lookup(*f).addresses()).any(good)
+}
+
+/// Whether the family that has not been answered takes longer than the Resolution Delay on this network, so that waiting for that long
+/// would bring nothing.
+fn other_is_slow(view: &View<'_>) -> bool {
+    let slow = |f: &Family| view.path.family(*f).lookup.is_some_and(|lookup| lookup.smoothed > RESOLUTION_DELAY);
+    Family::BOTH.into_iter().filter(|f| !view.lookup(*f).is_complete()).all(|f| slow(&f))
 }
 
 /// Whether to begin with what is known so far.
