@@ -25,3 +25,26 @@ fn an_answer_within_the_resolution_delay_is_returned_even_where_a_connection_is_
         assert_eq!((list, s.now), (Resolved::Addresses(vec![v6(1)]), Instant::from_millis(70)), "{race}: no longer");
     }
 }
+
+#[test]
+fn a_program_that_comes_again_without_a_port_hears_of_the_other_family() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 1), (10, 10));
+    s.warm("curl", SITE);
+    s.pass(60_000);
+    // The IPv6 host has died since, and a program that was returned this address alone would have nowhere to go.
+    s = s.host(v6(1), Host::Silent);
+    let began = s.now;
+    let Resolved::Addresses(list) = s.resolve("node", SITE, Want::Both, None) else { panic!("it resolves") };
+    assert!(list.contains(&v6(1)) && list.contains(&v4(1)), "{list:?}");
+    assert_eq!(s.now - began, ms(20));
+}
+
+#[test]
+fn an_answer_that_usually_takes_longer_than_the_resolution_delay_is_not_waited_for_in_vain() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (300, 1), (10, 10));
+    s.warm("curl", SITE);
+    s.pass(60_000);
+    let began = s.now;
+    assert_eq!(s.resolve("node", SITE, Want::Both, None), Resolved::Addresses(vec![v6(1)]));
+    assert_eq!(s.now - began, ms(1));
+}
