@@ -63,6 +63,41 @@ fn a_result_of_another_commit_is_named_with_its_own() {
 }
 
 #[test]
+fn results_of_another_program_are_judged_anew_and_nothing_is_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let none = reproduce(folder.path(), &["--judge"]);
+    assert!(none.status.success() && !folder.path().join("connect-model").exists(), "{none:?}");
+    assert!(reproduce(folder.path(), &[]).status.success());
+    // As if another program had been asked for something else, and two rows of a headline had come out like this.
+    fs::write(folder.path().join("connect-model/asked.json"), "{}").unwrap();
+    let result = folder.path().join("connect-model/result.json");
+    let before = fs::read_to_string(&result).unwrap();
+    let mut other: serde_json::Value = serde_json::from_str(&before).unwrap();
+    other["experiment"] = "connect-overhead".into();
+    let row = |arm: &str, ours: f64| {
+        serde_json::json!({
+            "claim": null, "condition": "paper1-lte-cold", "metric": "connectivity overhead, median", "unit": "ms", "arm": arm,
+            "baseline_arm": "sequential", "ours": ours, "baseline": 120.0, "ratio": ours / 120.0,
+            "interval": [ours / 120.0, ours / 120.0], "paper": null,
+        })
+    };
+    other["rows"] = serde_json::json!([row("simultaneous", 66.0), row("adaptive", 60.0), row("oracle", 54.0)]);
+    fs::create_dir(folder.path().join("connect-overhead")).unwrap();
+    fs::write(folder.path().join("connect-overhead/result.json"), other.to_string()).unwrap();
+
+    let judged = reproduce(folder.path(), &["--judge"]);
+    assert!(judged.status.success() && !err(&judged).contains("connect-model"), "nothing is run: {judged:?}");
+    assert_eq!(fs::read_to_string(&result).unwrap(), before);
+    let page = fs::read_to_string(folder.path().join("claims.md")).unwrap();
+    let line = page.lines().find(|line| line.contains("(P1.3: paper1-lte-cold)")).unwrap();
+    for part in ["sequential 120 ms", "| 0.69 |", "simultaneous 66.0 ms, 0.55", "adaptive 60.0 ms, 0.50", "| better |"]
+    {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    assert!(page.contains("### P1.10 (paper 1") && page.contains("Quick, in virtual time: `connect-"), "{page}");
+}
+
+#[test]
 fn a_checkout_gets_the_ledger_and_another_folder_is_left_alone() {
     let (folder, checkout) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let docs = checkout.path().to_str().unwrap();

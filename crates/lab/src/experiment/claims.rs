@@ -25,6 +25,32 @@ pub struct Claims {
     /// The experiments that measure the lab and the product themselves, not a claim.
     #[serde(rename = "instrument", default)]
     pub instruments: Vec<Instrument>,
+    /// What a reader asks for first: headstart's way beside the paper's.
+    #[serde(rename = "headline", default)]
+    pub headlines: Vec<Headline>,
+}
+
+/// A comparison that a paper prints, and where to find it and headstart's own way in the results of the claim's experiment.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Headline {
+    /// What is compared, in a few words.
+    pub what: String,
+    /// The claim.
+    pub claim: String,
+    /// The case of the claim's figure; empty if it has only one.
+    #[serde(default)]
+    pub case: String,
+    /// The baseline of that figure, and of the rows.
+    pub baseline: String,
+    /// The condition of the rows.
+    pub condition: String,
+    /// The metric of the rows, with its statistic.
+    pub metric: String,
+    /// The arm that is headstart's way.
+    pub ours: String,
+    /// The arm that none can beat, where there is one; the baseline itself, where it is that.
+    pub bound: Option<String>,
 }
 
 /// An experiment that serves no claim.
@@ -156,6 +182,19 @@ impl Claims {
                 }
             }
         }
+        for (i, headline) in claims.headlines.iter().enumerate() {
+            let Headline { what, claim, case, baseline, condition, .. } = headline;
+            let fault = |why: String| Err(ClaimsError::Headline { what: what.clone(), why });
+            if claims.get(claim)?.figure(baseline, case).is_none() {
+                return fault(format!("compares with no figure of {claim}: none against {baseline} in case '{case}'"));
+            }
+            if claims.all.iter().any(|c| c.id == *claim && c.experiment.is_none()) {
+                return fault(format!("is of {claim}, which no experiment measures"));
+            }
+            if claims.headlines[..i].iter().any(|h| h.what == *what && h.condition == *condition) {
+                return fault(format!("is there twice for {condition}"));
+            }
+        }
         Ok(claims)
     }
 
@@ -190,6 +229,14 @@ pub enum ClaimsError {
         id: String,
         /// The rule that it breaks.
         what: String,
+    },
+    /// A headline breaks a rule of the file.
+    #[error("docs/claims.toml: headline '{what}' {why}")]
+    Headline {
+        /// What it is about.
+        what: String,
+        /// The rule that it breaks.
+        why: String,
     },
     /// A row of another statistic than the paper's.
     #[error("'{metric}' cannot be compared with the paper's {statistic} of claim {id}: compare the same statistic")]
@@ -253,6 +300,23 @@ mod tests {
         assert!(Claims::parse(&format!("{whole}{whole}")).unwrap_err().to_string().contains("twice"));
         assert!(matches!(Claims::parse(&format!("{whole}colour = 'red'\n")), Err(ClaimsError::Syntax(_))));
         assert!(Claims::parse(&whole.replace("P1.1", "P2.1")).unwrap_err().to_string().contains("P1.N"));
+    }
+
+    #[test]
+    fn a_headline_is_of_a_figure_that_the_paper_prints_and_an_experiment_measures() {
+        let claim = |state: &str| format!("{ONE}{state}figure = [{{ arm = 'a', baseline = 'b', ratio = 0.5 }}]\n");
+        let headline = |claim: &str, baseline: &str| {
+            let names = format!("what = 'w'\nclaim = '{claim}'\nbaseline = '{baseline}'\n");
+            format!("[[headline]]\n{names}condition = 'c'\nmetric = 'm'\nours = 'o'\n")
+        };
+        let parse = |text: String| Claims::parse(&text).map(|c| c.headlines.len()).map_err(|e| e.to_string());
+        let (measured, planned) = (claim("experiment = 'x'\n"), claim("planned = 'connect'\n"));
+        let good = headline("P1.1", "b");
+        assert_eq!(parse(format!("{measured}{good}")), Ok(1));
+        assert!(parse(format!("{measured}{good}{good}")).unwrap_err().contains("twice"));
+        assert!(parse(format!("{planned}{good}")).unwrap_err().contains("no experiment"));
+        assert!(parse(format!("{measured}{}", headline("P1.1", "c"))).unwrap_err().contains("no figure"));
+        assert!(parse(format!("{measured}{}", headline("P1.2", "b"))).unwrap_err().contains("unknown claim"));
     }
 
     #[test]

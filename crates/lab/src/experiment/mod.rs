@@ -34,7 +34,7 @@ mod verdict;
 mod waterfall;
 mod window;
 
-pub use claims::{Claim, Claims, ClaimsError, Figure, Instrument};
+pub use claims::{Claim, Claims, ClaimsError, Figure, Headline, Instrument};
 pub use extent::{Extent, MOST_SECONDS, is_plausible};
 use headstart_core::choice::unknown;
 use outcome::in_ms;

@@ -133,7 +133,7 @@ impl Row {
         self
     }
 
-    fn judged(&self, claim: &Claim, figure: &Figure) -> Verdict {
+    pub(crate) fn judged(&self, claim: &Claim, figure: &Figure) -> Verdict {
         let (Some(ratio), Some(interval), Some(baseline)) = (self.ratio, self.interval, self.baseline) else {
             return Verdict::InstrumentOnly;
         };

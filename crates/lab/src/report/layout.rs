@@ -39,9 +39,9 @@ pub(super) fn cell(text: &str, kind: Kind) -> Cell {
 fn verdict(verdict: &str) -> Option<(Color, bool)> {
     match verdict {
         "reproduced" | "stronger" => Some((Color::DarkGreen, false)),
-        "exceeded" => Some((Color::DarkGreen, true)),
-        "weaker" => Some((Color::DarkYellow, false)),
-        "not reproduced" => Some((Color::DarkRed, false)),
+        "exceeded" | "better" => Some((Color::DarkGreen, true)),
+        "weaker" | "not better than printed" => Some((Color::DarkYellow, false)),
+        "not reproduced" | "below the paper's way" => Some((Color::DarkRed, false)),
         _ => None,
     }
 }

@@ -4,6 +4,7 @@
 //! proposes did not show the effect, whatever others did. The line of a claim shows the row that decided. Reads outcomes,
 //! measures nothing.
 
+use super::headline;
 use super::number::{self, NONE};
 use super::summary::interval;
 use super::table::{Kind, Table};
@@ -121,16 +122,25 @@ pub fn table(accounts: &[Account<'_>]) -> Table {
 /// Where the rule of the verdicts is written down.
 const RULE: &str = "docs/decisions/0080";
 
-/// The page `claims.md`: the table, how it came about, and what to run to see any of it again.
-pub fn markdown(accounts: &[Account<'_>], how: &str) -> String {
+/// Where the rule of the headlines is written down.
+const HEADLINES: &str = "docs/decisions/0141";
+
+/// The page `claims.md`: the headlines, the claims, how it came about, and what to run to see any of it again.
+pub fn markdown(headlines: &[headline::Line<'_>], accounts: &[Account<'_>], how: &str) -> String {
     let mut out = format!(
         "# Every claim of the papers\n\n{how}\n\nA number is a ratio, arm / baseline, with its 95 % interval: 0.69 is 31 % less. \
-         *Paper* is as printed; *its way here* is what the paper proposes, measured here; *best here* is the best that a host can \
+         *Paper* is as printed.\n\n## Headlines\n\nThe paper's way and headstart's, on the same condition and against the same \
+         baseline. headstart is *better* where its whole interval is beyond what the paper prints and its way is not below the \
+         paper's way measured here, *not better than printed* where only the second holds, and *below the paper's way* where the \
+         two intervals do not touch and its own is the worse one. *Problem absent*: the baseline is more than 20 % from the \
+         paper's, so nothing is said. The rule is fixed beforehand ({HEADLINES}).\n\n{}\n## Claims\n\n\
+         *Its way here* is what the paper proposes, measured here; *best here* is the best that a host can \
          do under the same condition. A line shows the row that decided. Verdicts follow one rule, fixed beforehand ({RULE}): \
          *reproduced*, the interval touches 0.8 to 1.25 times the paper's ratio; *stronger* and *weaker*, the same direction \
          beyond that; *not reproduced*, no effect or the other direction; *problem absent*, the baseline is more than 20 % from \
          the paper's, so nothing can be said; *exceeded*, headstart's own method beats the paper's figure; *instrument only*, \
          measured without a verdict. Of several rows the worst decides, *not reproduced* before *weaker*.\n\n{}\n## Evidence\n",
+        headline::table(headlines).to_markdown(),
         table(accounts).to_markdown()
     );
     for account in accounts {
@@ -154,7 +164,7 @@ pub fn markdown(accounts: &[Account<'_>], how: &str) -> String {
 }
 
 /// The ledger for programs: one object.
-pub fn json(accounts: &[Account<'_>], how: &str) -> Value {
+pub fn json(headlines: &[headline::Line<'_>], accounts: &[Account<'_>], how: &str) -> Value {
     let claim = |a: &Account<'_>| {
         json!({
             "id": a.claim.id,
@@ -168,7 +178,8 @@ pub fn json(accounts: &[Account<'_>], how: &str) -> Value {
             "rows": a.rows,
         })
     };
-    json!({ "version": 1, "how": how, "claims": accounts.iter().map(claim).collect::<Vec<_>>() })
+    let headlines: Vec<Value> = headlines.iter().map(headline::Line::to_json).collect();
+    json!({ "version": 1, "how": how, "headlines": headlines, "claims": accounts.iter().map(claim).collect::<Vec<_>>() })
 }
 
 /// The verdicts alone, as `cargo xtask claims` reads them: a table for each claim that has one, in TOML.
@@ -253,10 +264,14 @@ mod tests {
         let line = text.lines().find(|l| l.starts_with("| P1.1 ")).unwrap();
         assert!(line.contains("| 0.64 | 0.60 (0.60 to 0.60) | adaptive 0.50 | reproduced |"), "{line}");
         assert!(text.lines().any(|l| l.starts_with("| P1.2 ") && l.contains("not measured")), "{text}");
-        let object = json(&accounts, "how");
+        let headlines = headline::lines(&claims, &outcomes);
+        let object = json(&headlines, &accounts, "how");
         assert_eq!(object["claims"].as_array().unwrap().len(), claims.all.len());
         assert_eq!(object["claims"][0]["verdict"], "reproduced");
-        assert!(markdown(&accounts, "how").contains("### P1.1 (paper 1"));
+        assert_eq!(object["headlines"].as_array().unwrap().len(), claims.headlines.len());
+        let page = markdown(&headlines, &accounts, "how");
+        assert!(page.contains("### P1.1 (paper 1"));
+        assert!(page.find("| Headline |") < page.find("| Claim |"), "the headlines come first");
         let verdicts: toml::Table = toml::from_str(&verdicts(&accounts, "a \"how\"")).unwrap();
         assert_eq!(verdicts["how"].as_str(), Some("a \"how\""));
         assert_eq!(verdicts["claim"].as_array().unwrap().len(), 1, "only what has a verdict");

@@ -5,6 +5,7 @@
 
 mod csv;
 mod escape;
+pub mod headline;
 mod html;
 mod layout;
 pub mod ledger;

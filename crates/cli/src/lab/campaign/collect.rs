@@ -5,7 +5,7 @@ use anyhow::Context as _;
 use headstart_lab::bucket::is_bucket;
 use headstart_lab::campaign::{Account, Agreement, Extent, Place, Pooled, SCHEMA, Tables, collect};
 use headstart_lab::experiment::{Claims, Outcome};
-use headstart_lab::report::{self, Kind, Table, ledger};
+use headstart_lab::report::{self, Kind, Table, headline, ledger};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -141,10 +141,10 @@ fn write(
         report::write(&place, outcome, claims)?;
     }
     report::write_readable(out, outcomes, claims)?;
-    let accounts = ledger::accounts(claims, outcomes);
+    let (headlines, accounts) = (headline::lines(claims, outcomes), ledger::accounts(claims, outcomes));
     let how = how(account, outcomes);
-    put("claims.md", ledger::markdown(&accounts, &how))?;
-    put("claims.json", serde_json::to_string_pretty(&ledger::json(&accounts, &how))? + "\n")?;
+    put("claims.md", ledger::markdown(&headlines, &accounts, &how))?;
+    put("claims.json", serde_json::to_string_pretty(&ledger::json(&headlines, &accounts, &how))? + "\n")?;
     put(ACCOUNT, serde_json::to_string_pretty(account)? + "\n")?;
     put("campaign.md", page(account, agreements, &how))
 }

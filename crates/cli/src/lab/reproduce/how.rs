@@ -91,7 +91,7 @@ mod tests {
 
     fn args(quick: bool) -> Args {
         let asked = Asked { quick, json: false, seed: 1, speed: "both".to_owned() };
-        Args { asked, only: Vec::new(), again: false, out: "results".into(), docs: None }
+        Args { asked, only: Vec::new(), again: false, judge: false, out: "results".into(), docs: None }
     }
 
     fn outcome(name: &str, quick: bool, speeds: Speeds, seconds: f64) -> Outcome {

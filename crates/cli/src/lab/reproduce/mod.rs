@@ -11,7 +11,7 @@ use crate::{exit, output};
 use anyhow::{Context as _, bail};
 use headstart_io::sys::signal;
 use headstart_lab::experiment::{ALL, Claims, Entry, Outcome, Speeds};
-use headstart_lab::report::{self, ledger};
+use headstart_lab::report::{self, headline, ledger};
 use std::fs;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -30,6 +30,9 @@ pub struct Args {
     /// Run experiments again that already have results.
     #[arg(long)]
     again: bool,
+    /// Run nothing: write the tables anew from the results that are there.
+    #[arg(long, conflicts_with = "again")]
+    judge: bool,
     /// Folder for the results, one subfolder per experiment.
     #[arg(long, value_name = "DIR", default_value = "headstart-results/reproduce")]
     out: PathBuf,
@@ -43,10 +46,42 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let speeds = args.asked.speeds()?;
     let claims = Claims::built_in()?;
     let chosen = chosen(args, speeds)?;
-    let asked = asked(&args.asked)?;
     // Before hours of work whose ledger could not be stored.
     let documents = args.docs.as_deref().map(of_checkout).transpose()?;
     documents.iter().chain([&args.out]).try_for_each(|folder| crate::lab::prepare(folder))?;
+    let (mut outcomes, failed) =
+        if args.judge { (there(args, &chosen)?, Vec::new()) } else { all(args, speeds, &chosen)? };
+    // What was measured here before, at another speed say, is told of too.
+    let others = ALL.iter().filter(|e| !e.claims.is_empty() && !chosen.iter().any(|c| c.name == e.name));
+    let earlier: Vec<Outcome> = others.filter_map(|e| super::report::read(&args.out.join(e.name)).ok()).collect();
+    let how = how::how(args, &outcomes, &earlier);
+    outcomes.extend(earlier);
+    let (headlines, accounts) = (headline::lines(&claims, &outcomes), ledger::accounts(&claims, &outcomes));
+    let page = report::write_readable(&args.out, &outcomes, &claims)?;
+    let markdown = ledger::markdown(&headlines, &accounts, &how);
+    let object = ledger::json(&headlines, &accounts, &how);
+    put(&args.out, &[("claims.md", &markdown), ("claims.json", &(serde_json::to_string_pretty(&object)? + "\n"))])?;
+    if let Some(results) = &documents {
+        put(results, &[("claims.md", &markdown), ("verdicts.toml", &ledger::verdicts(&accounts, &how))])?;
+    }
+    if args.asked.json {
+        crate::complain!("report: {}", page.display());
+        crate::say!("{object}");
+    } else {
+        let (width, colour) = (output::width(), std::io::stdout().is_terminal() && output::colour());
+        let [headlines, claims] =
+            [headline::table(&headlines), ledger::table(&accounts)].map(|t| t.to_text(width, colour));
+        crate::say!("{headlines}\n{claims}\n{how}\nreport: {}", page.display());
+    }
+    if !failed.is_empty() {
+        bail!("no result for {}; run the same command again to retry", failed.join(", "));
+    }
+    Ok(if outcomes.iter().all(|o| o.valid) { exit::OK } else { exit::INVALID })
+}
+
+/// Measures what has no result yet. What has one now, and the experiments that failed.
+fn all(args: &Args, speeds: Speeds, chosen: &[&'static Entry]) -> anyhow::Result<(Vec<Outcome>, Vec<&'static str>)> {
+    let asked = asked(&args.asked)?;
     let (mut outcomes, mut failed) = (Vec::new(), Vec::new());
     let kept = |entry: &Entry| kept(&args.out.join(entry.name), &asked).filter(|_| !args.again);
     let before = |entry: &Entry| super::report::read(&args.out.join(entry.name)).ok();
@@ -73,28 +108,13 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
             }
         }
     }
-    // What was measured here before, at another speed say, is told of too.
-    let others = ALL.iter().filter(|e| !e.claims.is_empty() && !chosen.iter().any(|c| c.name == e.name));
-    let earlier: Vec<Outcome> = others.filter_map(|e| super::report::read(&args.out.join(e.name)).ok()).collect();
-    let how = how::how(args, &outcomes, &earlier);
-    outcomes.extend(earlier);
-    let accounts = ledger::accounts(&claims, &outcomes);
-    let page = report::write_readable(&args.out, &outcomes, &claims)?;
-    write(&args.out, &accounts, &how)?;
-    if let Some(results) = &documents {
-        document(results, &accounts, &how)?;
-    }
-    if args.asked.json {
-        crate::complain!("report: {}", page.display());
-        crate::say!("{}", ledger::json(&accounts, &how));
-    } else {
-        let colour = std::io::stdout().is_terminal() && output::colour();
-        crate::say!("{}\n{how}\nreport: {}", ledger::table(&accounts).to_text(output::width(), colour), page.display());
-    }
-    if !failed.is_empty() {
-        bail!("no result for {}; run the same command again to retry", failed.join(", "));
-    }
-    Ok(if outcomes.iter().all(|o| o.valid) { exit::OK } else { exit::INVALID })
+    Ok((outcomes, failed))
+}
+
+/// The results that are there, whichever program wrote them.
+fn there(args: &Args, chosen: &[&'static Entry]) -> anyhow::Result<Vec<Outcome>> {
+    let measured = |entry: &&&Entry| args.out.join(entry.name).join("result.json").is_file();
+    chosen.iter().filter(measured).map(|entry| super::report::read(&args.out.join(entry.name))).collect()
 }
 
 /// The experiments that measure a claim, or those asked for.
@@ -152,11 +172,10 @@ fn measured(entry: &Entry, args: &Args, folder: &Path, asked: &str) -> anyhow::R
     Ok(outcome)
 }
 
-/// Writes the ledger into `folder`.
-fn write(folder: &Path, accounts: &[ledger::Account<'_>], how: &str) -> anyhow::Result<()> {
+/// Writes files into `folder`.
+fn put(folder: &Path, files: &[(&str, &str)]) -> anyhow::Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-    let object = serde_json::to_string_pretty(&ledger::json(accounts, how))? + "\n";
-    for (name, text) in [("claims.md", ledger::markdown(accounts, how)), ("claims.json", object)] {
+    for (name, text) in files {
         let file = folder.join(name);
         fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
     }
@@ -170,15 +189,4 @@ fn of_checkout(checkout: &Path) -> Result<PathBuf, exit::Usage> {
     }
     let why = format!("--docs {} is not a checkout of headstart: it has no docs/claims.toml", checkout.display());
     Err(exit::Usage(why))
-}
-
-/// Writes the ledger into the documents of a checkout.
-fn document(results: &Path, accounts: &[ledger::Account<'_>], how: &str) -> anyhow::Result<()> {
-    for (name, text) in
-        [("claims.md", ledger::markdown(accounts, how)), ("verdicts.toml", ledger::verdicts(accounts, how))]
-    {
-        let file = results.join(name);
-        fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
-    }
-    Ok(())
 }

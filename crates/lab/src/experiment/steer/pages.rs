@@ -31,6 +31,11 @@ pub const ENTRY: Entry = Entry {
 /// Pages of the paper's weight, with so much computation that the fat channel alone takes as long as it prints.
 const FITTED: &str = "fitted";
 
+/// What the arms beside the registry's are.
+const WITH_QUEUE: &str = "`…+queue` is a rule of the paper with what `value` has beside its own rule: the paced fast channel with its queue, \
+     newer acknowledgements in the place of older ones and over the fat channel, order kept at the other end. From the published arm to \
+     this one is the plumbing, from this one to `value` the rule.";
+
 /// The mean over the fat channel alone that the paper prints, in ms.
 pub fn printed(claims: &Claims) -> anyhow::Result<f64> {
     let figure = claims.get("P5.1")?.figure(FAT, STATE).and_then(|figure| figure.theirs);
@@ -70,11 +75,13 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
 
 fn in_virtual_time(cx: &Context, claims: &Claims, outcome: &mut Outcome) -> anyhow::Result<()> {
     let sources = pages::sources(cx, outcome)?;
+    outcome.method.push(WITH_QUEUE.to_owned());
     let wanted: Vec<&str> = ENTRY.conditions.iter().copied().filter(|c| cx.wants(c)).collect();
     let mut steps = Steps::new(cx, sources.iter().map(|s| s.pages.len() * wanted.len()).sum());
     for (source, condition) in sources.iter().flat_map(|s| wanted.iter().map(move |c| (s, *c))) {
         let (way, how) = condition.split_once('-').unwrap_or((condition, ""));
-        let mut block = Block::new(Cell { name: format!("{condition}{}", source.suffix), ..Cell::new(way, BASE) });
+        let mut block =
+            Block::with_queue(Cell { name: format!("{condition}{}", source.suffix), ..Cell::new(way, BASE) });
         let pages: Vec<Page> = source.pages.iter().enumerate().map(|(n, p)| served(p, how, n as u64)).collect();
         let worlds = if cx.quick { 1 } else { 2 };
         let fit = (how == FITTED).then(|| Fit::of(&pages, printed(claims)?, cx.seed, worlds)).transpose()?;

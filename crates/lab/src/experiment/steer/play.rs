@@ -12,6 +12,7 @@ use headstart_core::steer::Channel;
 use headstart_core::steer::policy::{self, Entry};
 use headstart_core::time::Duration;
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 /// A condition: a pair of channels, inside the emulator or through a tunnel.
 #[derive(Clone, Debug)]
@@ -117,10 +118,26 @@ pub fn load(page: &Page, cell: &Cell, policy: &'static Entry, seed: u64) -> anyh
     Ok(Visitor::new(page, cell, policy, seed)?.load())
 }
 
+/// The paper's rules for packets with all that `value` has beside its rule: the queue, the order, the acknowledgements. How much of
+/// a difference is the rule, and how much the plumbing (docs/decisions/0142). Rules for objects have no use for it: hosts that are bound
+/// to a channel do not overtake themselves.
+static WITH_QUEUE: LazyLock<Vec<Entry>> = LazyLock::new(|| {
+    let with = |name: &'static str, rule: &str| {
+        let published = policy::find(rule).expect("the registry has the paper's rules");
+        Entry { name, queues: true, keeps_order: true, acknowledges_over_fat: true, ..*published }
+    };
+    vec![
+        with("pkt-state+queue", "pkt-state"),
+        with("pkt-control+queue", "pkt-control"),
+        with("pkt-uplink+queue", "pkt-uplink"),
+        with("asap+queue", "asap"),
+    ]
+});
+
 /// The pages of one condition, under every policy.
 pub struct Block {
     pub cell: Cell,
-    /// By policy of the registry: its page load times in ms, a value a page; none where a load has failed.
+    /// By policy, those of the registry first: its page load times in ms, a value a page; none where a load has failed.
     pub times: Vec<(&'static Entry, Vec<Option<f64>>)>,
     /// By policy, the bytes of each page on the fat channel and on the fast one.
     pub bytes: Vec<Vec<[f64; 2]>>,
@@ -132,6 +149,14 @@ impl Block {
     pub fn new(cell: Cell) -> Self {
         let times: Vec<_> = policy::ALL.iter().map(|entry| (entry, Vec::new())).collect();
         Self { cell, bytes: vec![Vec::new(); times.len()], times, bound: Vec::new() }
+    }
+
+    /// With the paper's rules once more, with what `value` has beside its rule.
+    pub fn with_queue(cell: Cell) -> Self {
+        let mut block = Self::new(cell);
+        block.times.extend(WITH_QUEUE.iter().map(|entry| (entry, Vec::new())));
+        block.bytes.resize(block.times.len(), Vec::new());
+        block
     }
 
     /// Loads a page in each of `worlds` worlds.
@@ -205,4 +230,28 @@ pub fn over(page: &Page, protocol: Protocol) -> Page {
         object.protocol = protocol;
     }
     page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::network::BASE;
+    use super::super::{OURS, STATE};
+    use super::*;
+
+    #[test]
+    fn a_rule_with_queue_is_the_papers_rule_with_what_value_has_beside_its_own() {
+        let block = Block::with_queue(Cell::new("ideal", BASE));
+        let plumbing = |e: &Entry| (e.queues, e.keeps_order, e.acknowledges_over_fat);
+        let names: Vec<_> = block.times.iter().map(|(entry, _)| entry.name).collect();
+        let (published, with) = names.split_at(policy::ALL.len());
+        assert!(published.iter().copied().eq(policy::ALL.iter().map(|e| e.name)), "existing arms stay as they are");
+        assert_eq!((with.len(), block.bytes.len()), (4, names.len()));
+        for (entry, _) in &block.times[published.len()..] {
+            let rule = policy::find(entry.name.strip_suffix("+queue").unwrap()).unwrap();
+            assert_eq!(plumbing(entry), plumbing(policy::find(OURS).unwrap()), "{}", entry.name);
+            assert_ne!(plumbing(rule), plumbing(entry), "{}", entry.name);
+            assert_eq!(format!("{:?}", (entry.new)()), format!("{:?}", (rule.new)()), "the same rule");
+        }
+        assert!(with.contains(&"pkt-state+queue") && published.contains(&STATE));
+    }
 }
