@@ -196,10 +196,8 @@ impl<'a> Set<'a> {
             self.page_loads((n, &stage), (&arms, rounds), &folder)?;
             load_without_browser((n, put), &stage, (self.place, seed, rounds), over_quic, &mut self.taken)?;
             let served = stage.served();
-            // Browsers ask for an icon that no page here has.
-            let icons = served.unanswered.iter().filter(|u| u.ends_with("/favicon.ico")).count() as u64;
             self.answered += served.answered;
-            self.asked += served.answered + served.missing - icons.min(served.missing);
+            self.asked += served.wanted();
             drop(stage);
             let stage = put.next_door(seed, &folder.of("next-door")?)?;
             self.page_loads((n, &stage), (&[(NEAR, false, false)], rounds), &folder)?;

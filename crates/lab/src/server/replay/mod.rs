@@ -51,6 +51,14 @@ pub struct Served {
     pub unanswered: Vec<String>,
 }
 
+impl Served {
+    /// Requests that should have had an answer: all but those for an icon, which browsers ask for by themselves and no page here has.
+    pub fn wanted(&self) -> u64 {
+        let icons = self.unanswered.iter().filter(|u| u.ends_with("/favicon.ico")).count() as u64;
+        self.answered + self.missing - icons.min(self.missing)
+    }
+}
+
 #[derive(Debug)]
 struct Shared {
     clock: Clock,

@@ -119,10 +119,8 @@ fn set<'a>(
         drop(browsers);
         for (arm, stage) in arms.iter().zip(&stages) {
             let served = stage.served();
-            // Browsers ask for an icon that no page here has.
-            let icons = served.unanswered.iter().filter(|u| u.ends_with("/favicon.ico")).count() as u64;
             block.answered += served.answered;
-            block.asked += served.answered + served.missing - icons.min(served.missing);
+            block.asked += served.wanted();
             if arm.way == Way::Multipath {
                 let counted = stage.subflows()?;
                 block.subflows = [0, 1].map(|n| block.subflows[n] + counted[n]);
@@ -130,11 +128,8 @@ fn set<'a>(
         }
     }
     quiet.doubt().into_iter().for_each(|doubt| outcome.invalidate(doubt));
-    outcome.notes.push(quiet.note(if puts.iter().any(Put::is_recorded) {
-        "recorded pages"
-    } else {
-        "pages of the generator"
-    }));
+    let recorded = puts.iter().any(Put::is_recorded);
+    outcome.notes.push(quiet.note(if recorded { "recorded pages" } else { "pages of the generator" }));
     Ok(Some(block))
 }
 
