@@ -39,6 +39,7 @@ pub fn run(words: &[String]) -> Result<Value, ProbeError> {
     }
     match name.as_str() {
         latency::WORKLOAD => latency::probe(address(0)?, number(1)?).map_err(failed),
+        latency::REFUSED => Ok(latency::refused(address(0)?)),
         throughput::WORKLOAD => {
             let up = rest.get(1).ok_or_else(unknown)? == "up";
             throughput::probe(address(0)?, up, number(2)?, number(3)?).map_err(failed)
