@@ -1,4 +1,4 @@
-//! Queues that nobody has sized: on a limited rate, room for a time at that rate, as people want it who write `rate=12mbit` and no more.
+//! The queue of a link whose text has a limited rate and no `queue=`, such as `rate=12mbit`: its size is a time at that rate.
 //!
 //! A queue of 1000 packets is a second long at 12 Mbit/s: CUBIC fills it, waits that long for each packet, and loses packets by hundreds
 //! when it overflows (docs/decisions/0139). The conditions of experiments are read as they are written, by
@@ -23,7 +23,7 @@ pub fn parse_duplex_sized(text: &str, files: &mut Files<'_>) -> Result<DuplexSpe
     Ok(spec)
 }
 
-/// As [`change`], but a queue that nobody has sized follows the rate and the delay.
+/// As [`change`], but a queue whose size was not given follows the rate and the delay.
 pub fn change_sized(base: &DuplexSpec, text: &str, files: &mut Files<'_>) -> Result<DuplexSpec, ParseError> {
     let mut spec = change(base, text, files)?;
     resize(&mut spec, text, |way| sized(base.way(way)).as_ref() == Some(&base.way(way).queue));

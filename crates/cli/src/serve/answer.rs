@@ -326,7 +326,7 @@ mod tests {
         let part = get(&site, "/page.html", &[accepted.clone(), (header::RANGE, "bytes=0-9")]);
         assert_eq!((part.status().as_u16(), says(&part, header::CONTENT_ENCODING)), (206, String::new()));
         let resumed = [accepted.clone(), (header::RANGE, "bytes=10-"), (header::IF_RANGE, &tag[..])];
-        assert_eq!(get(&site, "/page.html", &resumed).status(), 200, "what was compressed is not gone on with");
+        assert_eq!(get(&site, "/page.html", &resumed).status(), 200, "a compressed download cannot be resumed");
         let again = get(&site, "/page.html", &[accepted.clone(), (header::IF_NONE_MATCH, &tag[..])]);
         assert_eq!((again.status().as_u16(), says(&again, header::ETAG)), (304, tag.clone()));
         let plain = |path: &str, accepted: &str| {

@@ -82,7 +82,7 @@ pub fn attach(target: &Target, link: &str, command: &[OsString], settings: &Sett
             Ok(())
         })?,
     };
-    // The interface first: nothing must go where nobody reads.
+    // The interface first: packets must not be led to an emulator that has ended.
     drop(detour);
     drop(control);
     vouch(&emulator.certificate());

@@ -25,6 +25,9 @@ use std::time::Duration;
 pub(super) const LINK: &str = "HEADSTART_LAB_LINK";
 /// Name of the socket of an attached link, in the network namespace that it is at.
 const ATTACHED: &str = "headstart-lab-attach";
+/// Why that name cannot be had.
+const HELD: &str = "an emulated link is in the way of that network already: end that `lab attach` first (or the program there that \
+                    holds the abstract socket @headstart-lab-attach)";
 /// The longest line either way: specifications have some hundred bytes.
 const LONGEST: u64 = 16 * 1024;
 /// The longest wait for the other side.
@@ -74,9 +77,7 @@ pub(super) struct Claim(UnixListener);
 pub(super) fn claim(ns: &NetNs) -> Result<Claim, Error> {
     topology::in_ns(ns, || match attached_name().and_then(|name| UnixListener::bind_addr(&name)) {
         Ok(listener) => Ok(Claim(listener)),
-        Err(taken) if taken.kind() == io::ErrorKind::AddrInUse => Err(Error::Asked(
-            "an emulated link is in the way of that network already: end that `lab attach` first".into(),
-        )),
+        Err(taken) if taken.kind() == io::ErrorKind::AddrInUse => Err(Error::Asked(HELD.into())),
         Err(source) => Err(Error::Io { what: "making the socket for `lab link`".into(), source }),
     })
 }
