@@ -84,7 +84,7 @@ impl Scene {
             ["fat", "fast"].into_iter().all(|name| {
                 let shown = Command::new("ip").args(["addr", "show", "dev", name]).output().unwrap();
                 let shown = String::from_utf8_lossy(&shown.stdout);
-                shown.contains("state UP") && shown.contains("inet6 fe80:")
+                shown.contains("state UP") && shown.contains("inet6 fe80:") && !shown.contains("tentative")
             })
         });
         let number = SecretKey::generate().unwrap().reveal().replace(['/', '+', '='], "x");

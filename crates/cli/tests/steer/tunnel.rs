@@ -139,13 +139,18 @@ inside!(a_file_that_others_may_read_or_that_is_wrong_is_refused_before_anything_
 inside!(a_backup_carries_nothing_until_the_other_channel_is_gone, || {
     let Some(mut scene) = Scene::new() else { return };
     scene.up("value\nFastUse = backup", &[]);
-    assert_eq!(fetched(scene.fetch("/small")), "200 100");
-    let [fat, fast] = scene.packets();
-    assert!(fat > 0 && fast == 0, "{fat} {fast}");
+    // On a busy machine probes may come back so late that the fat channel is taken for dead meanwhile.
+    until("a fetch takes the fat channel alone", || {
+        let [fat, fast] = scene.packets();
+        assert_eq!(fetched(scene.fetch("/small")), "200 100");
+        let after = scene.packets();
+        after[0] > fat && after[1] == fast
+    });
     assert_eq!(scene.status(false)["steering"]["channels"][1]["uses"], "backup");
     scene.plug("fat", false);
+    let [_, fast] = scene.packets();
     assert_eq!(fetched(scene.fetch("/small")), "200 100");
-    assert!(scene.packets()[1] > 0);
+    assert!(scene.packets()[1] > fast);
 });
 
 inside!(a_channel_whose_cap_is_reached_is_left_in_mid_transfer, || {

@@ -309,6 +309,7 @@ impl End {
             Content::Probe => {
                 let after = Some(self.come[channel.index()] as u16);
                 self.say(Header { content: Content::Echo, epoch: self.epoch, after, ..header }, &[]);
+                self.steerer.handle_input(now, steerer::Input::Probed(channel));
             }
             Content::Echo => {
                 let (number, come) = (header.number, header.after);

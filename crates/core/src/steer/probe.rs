@@ -3,7 +3,8 @@
 //! Only an echo counts, since only that shows both directions. While packets are steered probes are frequent, so that a channel
 //! that goes is missed soon; at rest they only keep the way open, since each of them wakes a radio (docs/decisions/0048). What was
 //! measured of a channel before a rest may be outdated: the first packet after it probes at once, and until the answer the channel
-//! is in doubt.
+//! is in doubt. A channel that is thought dead is asked as soon as the other end asks over it: an end that sends no probes at rest learns so
+//! that the other one has come, and need not find out by its first packet.
 
 use crate::time::{Duration, Instant};
 use std::collections::VecDeque;
@@ -13,7 +14,7 @@ use std::collections::VecDeque;
 pub struct ProbeSettings {
     /// Between probes while packets are steered.
     pub busy: Duration,
-    /// Between probes while the channel is dead, and for two seconds after the last packet.
+    /// Between probes for two seconds after the last packet, and while the channel is dead and packets are steered.
     pub idle: Duration,
     /// Between probes from then on; none, if there is nothing to be kept open from this end.
     pub rest: Option<Duration>,
@@ -93,12 +94,19 @@ impl Prober {
             return;
         }
         let soon = match () {
-            () if rested && self.under_way.is_empty() => now,
+            () if rested && (self.under_way.is_empty() || !self.alive) => now,
             () if self.alive => now + self.settings.busy,
             () => now + self.settings.idle,
         };
         self.at_latest(soon);
         self.unsure = rested && self.last_echo.is_some_and(|at| now.since(at) >= RESTS);
+    }
+
+    /// The other end probes this channel, so that one way of it works.
+    pub fn heard(&mut self, now: Instant) {
+        if !self.alive {
+            self.at_latest(self.under_way.back().map_or(now, |(_, last, _)| now.max(*last + self.settings.busy)));
+        }
     }
 
     fn at_latest(&mut self, soon: Instant) {
@@ -273,6 +281,36 @@ mod tests {
         assert_eq!(turn, None);
         prober.echo(ms(60_010), number.unwrap());
         assert!(!prober.is_unsure());
+    }
+
+    #[test]
+    fn a_dead_channel_is_asked_at_rest_when_the_other_end_asks_and_by_the_first_packet() {
+        let settings = ProbeSettings { rest: None, ..ProbeSettings::default() };
+        let dead_at_rest = || {
+            // As at a gateway: it asks before any host has come, once and when it gives the channel up, and then no more.
+            let mut prober = Prober::new(settings);
+            let mut probes = Vec::new();
+            for milli in 0..5_000 {
+                probes.extend(prober.handle_timeout(ms(milli), Duration::ZERO, 0).1.map(|_| milli));
+            }
+            assert_eq!((probes, prober.deadline(Duration::ZERO)), (vec![0, 170], None));
+            prober
+        };
+        let mut prober = dead_at_rest();
+        prober.heard(ms(5_000));
+        assert_eq!(prober.deadline(Duration::ZERO), Some(ms(5_000)));
+        let (_, number) = prober.handle_timeout(ms(5_000), Duration::ZERO, 0);
+        prober.heard(ms(5_001));
+        assert_eq!(prober.deadline(Duration::ZERO), Some(ms(5_050)), "no more often than while packets are steered");
+        assert_eq!(prober.echo(ms(5_010), number.unwrap()).unwrap().turn, Some(Turn::Back));
+        let mut prober = dead_at_rest();
+        prober.used(ms(5_000));
+        assert_eq!(prober.deadline(Duration::ZERO), Some(ms(5_000)));
+        let mut alive = Prober::new(settings);
+        let (_, number) = alive.handle_timeout(ms(0), Duration::ZERO, 0);
+        alive.echo(ms(10), number.unwrap());
+        alive.heard(ms(20));
+        assert_eq!(alive.deadline(Duration::ZERO), None, "what is known is not asked again");
     }
 
     #[test]

@@ -83,6 +83,8 @@ pub enum Input<P> {
     Packet(Facts, P),
     /// A packet of the other direction has come, over this channel.
     Seen(Facts, Channel),
+    /// A probe of the other end has come over this channel.
+    Probed(Channel),
     /// A probe has come back.
     Echo {
         /// Over which channel.
@@ -450,6 +452,9 @@ impl<P> Machine for Steerer<P> {
                 let flow = self.flows.get(facts.flow);
                 flow.speaks(&facts, false);
                 flow.received(&facts, channel);
+            }
+            Input::Probed(channel) => {
+                self.probers.iter_mut().for_each(|probers| probers[channel.index()].heard(now));
             }
             Input::Echo { channel, number, come } => {
                 let Some(probers) = &mut self.probers else { return };

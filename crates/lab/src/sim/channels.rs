@@ -380,6 +380,7 @@ impl Channels {
                 let come = self.come[way.index()][channel.index()] as u16;
                 let back = Framed { bytes: PROBE, what: What::Echo(number, come) };
                 self.put(at, opposite(way), channel, back);
+                self.steerers[opposite(way).index()].handle_input(at, Input::Probed(channel));
             }
             // The steerer of the other direction has asked.
             What::Echo(number, come) => {
