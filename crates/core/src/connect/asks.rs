@@ -223,17 +223,31 @@ impl Asks {
         released
     }
 
+    /// Whether the program that waits for the other family of `question` has asked this one with it, and got addresses that there is a
+    /// way to.
+    pub fn may_do_alone(&self, question: &Question, lookups: &Lookups) -> bool {
+        let Some(family) = question.record.family() else { return false };
+        let other = Question { record: family.other().into(), ..question.clone() };
+        self.waiting.iter().any(|w| w.question == other && self.beside(w, lookups).is_some())
+    }
+
     /// When this program stops waiting: only if it has asked for the other family too, that has
     /// addresses, and there is a way to them.
     fn release_at(&self, waiting: &Waiting, lookups: &Lookups) -> Option<Instant> {
+        let (known, asked) = self.beside(waiting, lookups)?;
+        Some(known.at.max(asked).max(waiting.since) + known.reliance?)
+    }
+
+    /// What is known of the other family, if that is of use and was asked for together with the one that is waited for; and when it was
+    /// asked for.
+    fn beside(&self, waiting: &Waiting, lookups: &Lookups) -> Option<(&LastReply, Instant)> {
         let family = waiting.question.record.family()?.other();
         let other = Question { record: family.into(), ..waiting.question.clone() };
         let has_route = self.routes[usize::from(family == Family::V6)];
         let known = self.replies.get(&other).filter(|s| s.addresses && has_route && !lookups.is_open(&other))?;
         let (_, asked) = self.recent.iter().find(|(q, _)| *q == other)?;
         let apart = waiting.since.since(*asked).max(asked.since(waiting.since));
-        let reliance = known.reliance.filter(|_| apart <= TOGETHER)?;
-        Some(known.at.max(*asked).max(waiting.since) + reliance)
+        (apart <= TOGETHER).then_some((known, *asked))
     }
 }
 
