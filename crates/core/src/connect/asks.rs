@@ -223,12 +223,16 @@ impl Asks {
         released
     }
 
-    /// Whether the program that waits for the other family of `question` has asked this one with it, and got addresses that there is a
-    /// way to.
-    pub fn may_do_alone(&self, question: &Question, lookups: &Lookups) -> bool {
+    /// Whether a program, by what it has asked just now, waits for the other family of `question` beside addresses of this one, of which
+    /// it is not known whether they will do.
+    pub fn may_do_alone(&self, now: Instant, question: &Question, lookups: &Lookups) -> bool {
         let Some(family) = question.record.family() else { return false };
         let other = Question { record: family.other().into(), ..question.clone() };
-        self.waiting.iter().any(|w| w.question == other && self.beside(w, lookups).is_some())
+        let is_new = |w: &Waiting| {
+            let beside = self.beside(w, lookups);
+            beside.is_some_and(|(known, asked)| asked.max(w.since) == now && known.reliance.is_none())
+        };
+        self.waiting.iter().any(|w| w.question == other && is_new(w))
     }
 
     /// When this program stops waiting: only if it has asked for the other family too, that has

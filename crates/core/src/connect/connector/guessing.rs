@@ -91,7 +91,7 @@ impl Connector {
         let Some(family) = question.record.family() else { return };
         let other = Question { record: family.other().into(), ..question.clone() };
         for known in [question, &other] {
-            if self.asks.may_do_alone(known, &self.lookups) {
+            if self.asks.may_do_alone(now, known, &self.lookups) {
                 self.guess_for_asker(now, account, known);
             }
         }

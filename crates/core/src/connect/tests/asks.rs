@@ -135,6 +135,19 @@ fn a_family_is_not_waited_for_either_that_is_asked_for_after_the_other_was_answe
 }
 
 #[test]
+fn a_question_that_is_repeated_begins_no_second_connection() {
+    let mut s = Story::of("adaptive").dns(SITE, V4, says(20, &[v4(1)])).dns(SITE, V6, Dns::Silent);
+    // Too far away to be returned alone.
+    s = s.host(v4(1), Host::Answers(300));
+    s.ask(1, "go", V4);
+    s.ask(2, "go", V6);
+    s.pass(5000);
+    s.ask(3, "go", V6);
+    s.pass(3000);
+    assert_eq!(s.begun(), [(70, v4(1))]);
+}
+
+#[test]
 fn a_lost_aaaa_is_waited_for_as_ever_where_the_other_family_has_failed() {
     let mut s = Story::of("adaptive").dns(SITE, V4, says(20, &[v4(1)])).dns(SITE, V6, Dns::Silent);
     s = s.host(v4(1), Host::Refuses(10));
