@@ -62,6 +62,17 @@ inside!(a_static_program_of_glibc_is_told_the_same, || {
     prints_the_same(&lab, &c_program(program));
 });
 
+inside!(a_family_that_is_asked_for_once_the_other_is_answered_is_not_waited_for_either, || {
+    let lab = lab();
+    let Some(program) = compiled(&lab.scratch, "lookup.c", &["-static", "-lresolv"]) else { return };
+    // So every program asks, on a busy machine, that asks for both from two threads.
+    let name = "aaaa-lost.lab.example";
+    let words = ["env", "RES_OPTIONS=single-request", program.to_str().unwrap(), name].map(str::to_owned);
+    let run = ours(&lab, &words);
+    assert!(run.code == Some(0) && run.out.contains("198.19."), "{run:?}");
+    assert_eq!(run.count("answered_without_other_family"), 1, "{run:?}");
+});
+
 inside!(a_program_of_glibc_heard_by_its_system_calls_is_told_the_same, || {
     let lab = lab();
     let Some(program) = compiled(&lab.scratch, "lookup.c", &["-lresolv"]) else { return };

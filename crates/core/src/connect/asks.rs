@@ -223,17 +223,35 @@ impl Asks {
         released
     }
 
+    /// Whether a program, by what it has asked just now, waits for the other family of `question` beside addresses of this one, of which
+    /// it is not known whether they will do.
+    pub fn may_do_alone(&self, now: Instant, question: &Question, lookups: &Lookups) -> bool {
+        let Some(family) = question.record.family() else { return false };
+        let other = Question { record: family.other().into(), ..question.clone() };
+        let is_new = |w: &Waiting| {
+            let beside = self.beside(w, lookups);
+            beside.is_some_and(|(known, asked)| asked.max(w.since) == now && known.reliance.is_none())
+        };
+        self.waiting.iter().any(|w| w.question == other && is_new(w))
+    }
+
     /// When this program stops waiting: only if it has asked for the other family too, that has
     /// addresses, and there is a way to them.
     fn release_at(&self, waiting: &Waiting, lookups: &Lookups) -> Option<Instant> {
+        let (known, asked) = self.beside(waiting, lookups)?;
+        Some(known.at.max(asked).max(waiting.since) + known.reliance?)
+    }
+
+    /// What is known of the other family, if that is of use and was asked for together with the one that is waited for; and when it was
+    /// asked for.
+    fn beside(&self, waiting: &Waiting, lookups: &Lookups) -> Option<(&LastReply, Instant)> {
         let family = waiting.question.record.family()?.other();
         let other = Question { record: family.into(), ..waiting.question.clone() };
         let has_route = self.routes[usize::from(family == Family::V6)];
         let known = self.replies.get(&other).filter(|s| s.addresses && has_route && !lookups.is_open(&other))?;
         let (_, asked) = self.recent.iter().find(|(q, _)| *q == other)?;
         let apart = waiting.since.since(*asked).max(asked.since(waiting.since));
-        let reliance = known.reliance.filter(|_| apart <= TOGETHER)?;
-        Some(known.at.max(*asked).max(waiting.since) + reliance)
+        (apart <= TOGETHER).then_some((known, *asked))
     }
 }
 

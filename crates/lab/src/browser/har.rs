@@ -30,7 +30,7 @@ impl BrowserLoad {
             "creator": { "name": "headstart", "version": env!("CARGO_PKG_VERSION") },
             "pages": [{ "id": "page_1", "title": title, "startedDateTime": moment(0.0),
                 "pageTimings": { "onContentLoad": self.content_loaded, "onLoad": self.load,
-                    "_largestContentfulPaint": self.largest_paint } }],
+                    "_firstContentfulPaint": self.first_paint, "_largestContentfulPaint": self.largest_paint } }],
             "entries": entries,
         } })
     }
@@ -68,7 +68,14 @@ mod tests {
             request("https://a.example/", "text/html", 0.0),
             request("https://b.example/x.js", "text/javascript", 100.0),
         ];
-        let load = BrowserLoad { load: 200.0, content_loaded: 100.0, first_byte: 50.0, largest_paint: None, requests };
+        let load = BrowserLoad {
+            load: 200.0,
+            content_loaded: 100.0,
+            first_byte: 50.0,
+            first_paint: None,
+            largest_paint: None,
+            requests,
+        };
         let page = har::parse(load.har("a").to_string().as_bytes(), Path::new("a.har")).unwrap();
         assert_eq!((page.objects[0].kind, page.objects[1].kind, page.hosts.len()), (Kind::Doc, Kind::Js, 2));
         let Start::After { parent: 0, gap } = page.objects[1].structure else { panic!("{page:?}") };

@@ -2,7 +2,7 @@
 //!
 //! The program is Debian's, without a window, with a profile of its own that is gone afterwards. It runs where the command
 //! that it is given runs: in the lab's client, bare or under `headstart run`. What is read off is what Chromium measures
-//! itself: navigation timing, the load event, the largest contentful paint, and each request with its phases.
+//! itself: navigation timing, the load event, the first and the largest contentful paint, and each request with its phases.
 
 mod har;
 mod protocol;
@@ -53,6 +53,9 @@ pub struct BrowserLoad {
     pub content_loaded: f64,
     /// The first byte of the document.
     pub first_byte: f64,
+    /// The first contentful paint: text or an image could be seen (W3C, Paint Timing). It may come after the load event and is waited for, for
+    /// sixty frames (a second where the processor is idle); none if there is nothing to be seen by then.
+    pub first_paint: Option<f64>,
     /// The largest contentful paint; none if nothing was painted.
     pub largest_paint: Option<f64>,
     /// The requests, in the order of their beginning.
@@ -299,6 +302,7 @@ impl Chromium {
             load: number("load").unwrap_or_default(),
             content_loaded: number("content").unwrap_or_default(),
             first_byte: number("first").unwrap_or_default(),
+            first_paint: number("seen"),
             largest_paint: number("paint"),
             requests: seen.finish(),
         })
@@ -315,12 +319,17 @@ impl Drop for Chromium {
     }
 }
 
-/// What the page itself is asked: the load event's end is awaited, since it is under way when it is heard of.
+/// What the page itself is asked, after the load event, so that asking costs the load nothing: the event's end is awaited, since it is
+/// under way when it is heard of, and the first paint, since a page may be empty until its scripts have run: for sixty frames, which take
+/// longer where the processor is busy, as painting does, or ten seconds if there are none.
 const MEASURES: &str = "new Promise(function(done){setTimeout(function(){\
-var n=performance.getEntriesByType('navigation')[0],p=null;\
+var n=performance.getEntriesByType('navigation')[0],p=null,s=null;\
 try{new PerformanceObserver(function(l){l.getEntries().forEach(function(e){p=e.startTime})})\
 .observe({type:'largest-contentful-paint',buffered:true})}catch(e){}\
-setTimeout(function(){done({load:n.loadEventStart,content:n.domContentLoadedEventStart,first:n.responseStart,paint:p})},50)\
+function tell(){done({load:n.loadEventStart,content:n.domContentLoadedEventStart,first:n.responseStart,paint:p,seen:s})}\
+try{new PerformanceObserver(function(l){l.getEntriesByName('first-contentful-paint').forEach(function(e){\
+s=e.startTime;setTimeout(tell,50)})}).observe({type:'paint',buffered:true})}catch(e){}\
+var frames=60;(function next(){s!==null||(frames--?requestAnimationFrame(next):tell())})();setTimeout(tell,10000)\
 },0)})";
 
 /// What the events of a load have told so far.

@@ -121,6 +121,31 @@ fn chromium_loads_every_object_of_a_page_and_says_when() {
 
 #[test]
 #[ignore = "needs network namespaces: cargo xtask test"]
+fn the_first_paint_is_when_something_can_be_seen_before_the_load_event_or_after() {
+    inside("the_first_paint_is_when_something_can_be_seen_before_the_load_event_or_after", || {
+        let folder = tempfile::tempdir().unwrap();
+        let mut chromium = match Chromium::start(Command::new("/bin/sh"), "", folder.path(), &[]) {
+            Ok(chromium) => chromium,
+            Err(e @ BrowserError::Missing) => return println!("skipped: {e}"),
+            Err(e) => panic!("{e}"),
+        };
+        // Pages in their addresses: no server is asked.
+        let mut load = |html: &str| chromium.load(&format!("data:text/html,{html}")).unwrap();
+        // A script holds up what follows it.
+        let held = load("<script>var t=performance.now();while(performance.now()-t<400);</script><p>late</p>");
+        assert!(held.first_paint.is_some_and(|paint| paint >= 400.0), "{held:?}");
+        // Nothing is there before the load event is over, and for ten frames more.
+        let after = "<body></body><script>onload=function(){var n=10;(function next(){\
+                     n--?requestAnimationFrame(next):document.body.textContent='late'})()}</script>";
+        let after = load(after);
+        assert!(after.first_paint.is_some_and(|paint| paint > after.load), "{after:?}");
+        let nothing = load("<body></body>");
+        assert_eq!(nothing.first_paint, None, "not zero: {nothing:?}");
+    });
+}
+
+#[test]
+#[ignore = "needs network namespaces: cargo xtask test"]
 fn the_loader_over_sockets_loads_every_object_and_obeys_what_they_wait_for() {
     inside("the_loader_over_sockets_loads_every_object_and_obeys_what_they_wait_for", || {
         for protocol in [Protocol::Http1, Protocol::Http2, Protocol::Http3] {

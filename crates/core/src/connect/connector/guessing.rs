@@ -84,4 +84,16 @@ impl Connector {
         job.remembered = self.caches.get(&question.app).map_or_else(Vec::new, |c| c.remembered(&question.name));
         self.start(now, job);
     }
+
+    /// The same where no answer is to come that would begin it: one of the two questions was answered before the other was asked. A program
+    /// that is kept from its processor between them must not wait for what one that asks both at once does not wait for.
+    pub(super) fn guess_for_half(&mut self, now: Instant, account: u32, question: &Question) {
+        let Some(family) = question.record.family() else { return };
+        let other = Question { record: family.other().into(), ..question.clone() };
+        for known in [question, &other] {
+            if self.asks.may_do_alone(now, known, &self.lookups) {
+                self.guess_for_asker(now, account, known);
+            }
+        }
+    }
 }

@@ -113,6 +113,41 @@ fn a_lost_aaaa_is_waited_for_until_a_guessed_port_of_the_other_family_has_answer
 }
 
 #[test]
+fn a_family_is_not_waited_for_either_that_is_asked_for_after_the_other_was_answered() {
+    // Between two questions of a program there are system calls, and others may have the processor.
+    let story = || Story::of("adaptive").dns(SITE, V4, says(20, &[v4(1)])).dns(SITE, V6, Dns::Silent);
+    let mut s = story().host(v4(1), Host::Answers(30));
+    s.ask(1, "go", V4);
+    s.pass(25);
+    s.ask(2, "go", V6);
+    s.pass(10_000);
+    assert_eq!(s.answers(), [(20, 1, reply(0, 0)), (25 + 50 + 30, 2, Answered::NotWaitedFor)]);
+    // What is known is answered at once, and is no less known for that.
+    let mut s = story().host(v4(1), Host::Answers(30));
+    s.ask(1, "go", V4);
+    s.pass(3000);
+    s.ask(2, "go", V6);
+    s.pass(10);
+    s.ask(3, "go", V4);
+    s.pass(10_000);
+    let told = [(20, 1, reply(0, 0)), (3010, 3, reply(0, 2990)), (3010 + 50 + 30, 2, Answered::NotWaitedFor)];
+    assert_eq!(s.answers(), told);
+}
+
+#[test]
+fn a_question_that_is_repeated_begins_no_second_connection() {
+    let mut s = Story::of("adaptive").dns(SITE, V4, says(20, &[v4(1)])).dns(SITE, V6, Dns::Silent);
+    // Too far away to be returned alone.
+    s = s.host(v4(1), Host::Answers(300));
+    s.ask(1, "go", V4);
+    s.ask(2, "go", V6);
+    s.pass(5000);
+    s.ask(3, "go", V6);
+    s.pass(3000);
+    assert_eq!(s.begun(), [(70, v4(1))]);
+}
+
+#[test]
 fn a_lost_aaaa_is_waited_for_as_ever_where_the_other_family_has_failed() {
     let mut s = Story::of("adaptive").dns(SITE, V4, says(20, &[v4(1)])).dns(SITE, V6, Dns::Silent);
     s = s.host(v4(1), Host::Refuses(10));

@@ -23,6 +23,8 @@ use std::process::Command;
 
 /// What is measured.
 const METRIC: &str = "page load time (onLoad)";
+/// When something can first be seen. Chromium notes it in any case and is asked after the load event: it costs a load nothing.
+const PAINT: &str = "first contentful paint";
 
 /// The arm of a bare Chromium whose hosts are next door.
 const NEAR: &str = "near";
@@ -35,7 +37,7 @@ const OVER_TCP: [Arm; 2] = [("bare", false, false), (rows::OURS, true, false)];
 /// Where a page has hosts that speak HTTP/3, these too.
 const OVER_QUIC: [Arm; 2] = [(rows::BARE_H3, false, true), (rows::OURS_H3, true, true)];
 
-/// Load times in ms by arm and page: the same number by each arm.
+/// Times in ms by arm and page: the same number by each arm.
 struct Taken {
     pages: usize,
     by_arm: Vec<(String, Vec<Vec<Option<f64>>>)>,
@@ -55,9 +57,9 @@ impl Taken {
     }
 
     /// Page after page.
-    fn series(&self, condition: &str) -> Vec<Series> {
+    fn series(&self, condition: &str, metric: &str) -> Vec<Series> {
         let of = |(arm, pages): &(String, Vec<Vec<Option<f64>>>)| {
-            Series::with_failures(condition, METRIC, "ms", arm, pages.iter().flatten().copied())
+            Series::with_failures(condition, metric, "ms", arm, pages.iter().flatten().copied())
         };
         self.by_arm.iter().map(of).collect()
     }
@@ -69,7 +71,7 @@ impl Taken {
 
     /// Whether the intervals of headstart beside the bare browser are narrow enough to stop; never without an interval.
     fn is_narrow(&self, seed: u64) -> bool {
-        let all = self.series("");
+        let all = self.series("", METRIC);
         let of = |arm: &str| all.iter().find(|s| s.arm == arm && !s.present().is_empty());
         let pairs = [OVER_TCP, OVER_QUIC].into_iter().filter_map(|[bare, ours]| of(ours.0).zip(of(bare.0)));
         let half = |(ours, bare)| {
@@ -104,6 +106,7 @@ struct Set<'a> {
     arms: Vec<Arm>,
     headstart: &'a Path,
     taken: Taken,
+    painted: Taken,
     quiet: Quiet,
     answered: u64,
     asked: u64,
@@ -136,10 +139,10 @@ impl<'a> Set<'a> {
     fn of(cx: &'a Context, place: &'a Place, condition: String, puts: &'a [Put], headstart: &'a Path) -> Self {
         let over_quic = puts.iter().any(|p| p.page.objects.iter().any(|o| o.protocol == Protocol::Http3));
         let arms = OVER_TCP.into_iter().chain(OVER_QUIC.into_iter().filter(|_| over_quic)).collect();
-        let taken = Taken::of_pages(puts.len());
+        let [taken, painted] = [(); 2].map(|()| Taken::of_pages(puts.len()));
         // As many again as the longest run has.
         let quiet = Quiet::new((puts.len() * ROUNDS) as u64);
-        Self { cx, place, condition, puts, arms, headstart, taken, quiet, answered: 0, asked: 0 }
+        Self { cx, place, condition, puts, arms, headstart, taken, painted, quiet, answered: 0, asked: 0 }
     }
 
     /// Loads all pages until it is known how they compare, and tells; whether to go on.
@@ -173,6 +176,7 @@ impl<'a> Set<'a> {
         }
         outcome.notes.push(self.quiet.note(&self.condition));
         tell(self.cx, outcome, &self.condition, &self.taken)?;
+        tell_paints(outcome, self.painted.series(&self.condition, PAINT), self.cx.seed)?;
         let share = 100.0 * self.answered as f64 / self.asked.max(1) as f64;
         outcome.rows.push(Row::measured(&self.condition, "requests answered", "%", "replay", share));
         outcome.conditions.push(About { name: self.condition, about });
@@ -219,19 +223,25 @@ impl<'a> Set<'a> {
             browser.load(stage.url()).with_context(|| format!("a first look at {name} by {}", arm.0))?;
             browsers.push(browser);
         }
-        let time =
-            |browser: &mut Chromium| browser.load(stage.url()).ok().map(|l: BrowserLoad| (l.load * 1e3).round() / 1e3);
+        let exact = |ms: f64| (ms * 1e3).round() / 1e3;
+        let times = |browser: &mut Chromium| {
+            let load: Option<BrowserLoad> = browser.load(stage.url()).ok();
+            load.map_or([None; 2], |l| [Some(exact(l.load)), l.first_paint.map(exact)])
+        };
         let mut round = 0;
         while round < rounds {
             self.quiet.wait();
             stage.network().take_certificate();
-            let mut times = vec![None; arms.len()];
+            let mut taken = vec![[None; 2]; arms.len()];
             // In turns, the first one changing, so that a disturbance meets all.
             for n in (0..arms.len()).map(|n| (n + round) % arms.len()) {
-                times[n] = time(&mut browsers[n]);
+                taken[n] = times(&mut browsers[n]);
             }
             if self.quiet.keeps(stage.network().certificate().doubt()) {
-                arms.iter().zip(times).for_each(|(arm, time)| self.taken.add(page, arm.0, [time]));
+                for (arm, [time, paint]) in arms.iter().zip(taken) {
+                    self.taken.add(page, arm.0, [time]);
+                    self.painted.add(page, arm.0, [paint]);
+                }
                 round += 1;
             }
         }
@@ -284,7 +294,7 @@ fn load_without_browser(
 }
 
 fn tell(cx: &Context, outcome: &mut Outcome, condition: &str, taken: &Taken) -> anyhow::Result<()> {
-    let mut all = taken.series(condition);
+    let mut all = taken.series(condition, METRIC);
     // The loader does no work: with that of Chromium behind it, it takes at most so long.
     let of = |arm: &str| all.iter().find(|s| s.arm == arm);
     if let Some((loader, near)) = of("loader").zip(of(NEAR)) {
@@ -323,6 +333,24 @@ fn tell(cx: &Context, outcome: &mut Outcome, condition: &str, taken: &Taken) -> 
     Ok(())
 }
 
+/// When something can first be seen, under headstart beside bare, in loads that showed something under both; and how many did not.
+fn tell_paints(outcome: &mut Outcome, all: Vec<Series>, seed: u64) -> anyhow::Result<()> {
+    for [bare, ours] in [OVER_TCP, OVER_QUIC] {
+        let of = |arm: &Arm| all.iter().find(|s| s.arm == arm.0);
+        let Some((ours, bare)) = of(&ours).zip(of(&bare)) else { continue };
+        if ours.failed() + bare.failed() > 0 {
+            outcome.rows.push(Row::failures(ours, bare));
+        }
+        if ours.values.iter().zip(&bare.values).any(|(a, b)| a.is_some() && b.is_some()) {
+            for statistic in [Statistic::Mean, Statistic::Median] {
+                outcome.rows.push(Row::compare(ours, bare, statistic, Pairing::Paired, seed)?);
+            }
+        }
+    }
+    outcome.samples.extend(all);
+    Ok(())
+}
+
 /// Page by page, so that large pages do not hide small ones: how far loads of one page differ, and the pages that are slower.
 fn page_by_page(
     outcome: &mut Outcome,
@@ -342,4 +370,30 @@ fn page_by_page(
     }
     losers::surely_slower(outcome, (ours, bare), loads, seed);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(bare: &[Option<f64>], ours: &[Option<f64>]) -> Vec<(String, f64, Option<f64>)> {
+        let mut painted = Taken::of_pages(1);
+        painted.add(0, "bare", bare.iter().copied());
+        painted.add(0, rows::OURS, ours.iter().copied());
+        let mut outcome = Outcome::new("x", 1);
+        tell_paints(&mut outcome, painted.series("lte", PAINT), 1).unwrap();
+        assert_eq!(outcome.samples.len(), 2);
+        outcome.check().unwrap();
+        outcome.rows.into_iter().map(|row| (row.metric, row.ours, row.baseline)).collect()
+    }
+
+    #[test]
+    fn a_load_that_shows_nothing_has_no_paint_and_is_no_pair() {
+        let told = rows(&[Some(100.0), None, Some(300.0), Some(200.0)], &[Some(80.0), Some(1.0), Some(240.0), None]);
+        let row = |metric: &str, ours, bare| (format!("{PAINT}, {metric}"), ours, Some(bare));
+        assert_eq!(told, [row("failed", 25.0, 25.0), row("mean", 160.0, 200.0), row("median", 160.0, 200.0)]);
+        assert_eq!(rows(&[None, Some(5.0)], &[Some(7.0), None]), [row("failed", 50.0, 50.0)]);
+        let pages_that_paint = rows(&[Some(100.0)], &[Some(90.0)]);
+        assert_eq!(pages_that_paint, [row("mean", 90.0, 100.0), row("median", 90.0, 100.0)]);
+    }
 }

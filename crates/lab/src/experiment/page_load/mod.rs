@@ -141,7 +141,8 @@ const METHOD: [&str; 6] = [
      browser of virtual time over the same pages, `loader-sockets` the same model of a page over real sockets, the kernel's TCP \
      and real TLS: the difference between these two is due to the network, that between the latter and Chromium to the browser. \
      `near` is a bare Chromium with every host nearby (1 Gbit/s, 0.1 ms): the work of the browser and of the replay. \
-     `loader-and-near` adds both times, as if they did not overlap.",
+     `loader-and-near` adds both times, as if they did not overlap. The first contentful paint is Chromium's own (Paint Timing), \
+     in loads that painted under both arms; those that had not sixty frames after the load event have none.",
 ];
 
 const NOTES: [&str; 2] = [

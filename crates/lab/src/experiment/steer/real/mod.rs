@@ -127,7 +127,8 @@ const METHOD: &str = "With real packets (`--speed netns`) the channels are emula
                       over both, with the default scheduler, started over the fat channel; browsers use it through `mptcpize`. \
                       `tunnel`: headstart's tunnel, both ends on this host, one WireGuard session per channel, with probes; \
                       `single-fat` goes through it too. Arms take turns. Shares of bytes are those of the host's interfaces, with \
-                      every header and probe. In virtual time `mptcp` is left out: only the kernel has it.";
+                      every header and probe. The first contentful paint is Chromium's own (Paint Timing); loads that had not \
+                      painted sixty frames after the load event have none. In virtual time `mptcp` is left out: only the kernel has it.";
 
 #[cfg(test)]
 mod tests {

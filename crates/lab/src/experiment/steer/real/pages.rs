@@ -26,6 +26,8 @@ const LOADS: usize = 84;
 /// The times of one set of pages.
 struct Block<'a> {
     chromium: Taken<'a>,
+    /// When something can first be seen in Chromium. It notes that in any case and is asked after the load event: it costs a load nothing.
+    paints: Taken<'a>,
     loader: Taken<'a>,
     answered: u64,
     asked: u64,
@@ -80,8 +82,8 @@ fn set<'a>(
     (arms, rounds): (&'a [Arm], usize),
     puts: &[Put],
 ) -> anyhow::Result<Option<Block<'a>>> {
-    let (chromium, loader) = (Taken::new(arms), Taken::new(arms));
-    let mut block = Block { chromium, loader, answered: 0, asked: 0, subflows: [0; 2] };
+    let [chromium, paints, loader] = [(); 3].map(|()| Taken::new(arms));
+    let mut block = Block { chromium, paints, loader, answered: 0, asked: 0, subflows: [0; 2] };
     let total = (puts.len() * rounds) as u64;
     // As many again as there are to be.
     let mut quiet = Quiet::new(total);
@@ -109,10 +111,11 @@ fn set<'a>(
             stages.iter().for_each(|stage| drop(stage.take_doubt()));
             let taken = turns(round, &stages, &mut browsers, (put, &content))?;
             if quiet.keeps(stages.iter().find_map(Stage::doubt)) {
-                taken.into_iter().enumerate().for_each(|(arm, [by_browser, by_loader])| {
-                    block.chromium.add(arm, by_browser.0, by_browser.1);
-                    block.loader.add(arm, by_loader.0, by_loader.1);
-                });
+                for (arm, Loads { browser, paint, loader }) in taken.into_iter().enumerate() {
+                    block.chromium.add(arm, browser.0, browser.1);
+                    block.paints.add(arm, paint, browser.1);
+                    block.loader.add(arm, loader.0, loader.1);
+                }
                 round += 1;
             }
         }
@@ -136,24 +139,37 @@ fn set<'a>(
 /// What a load takes, in ms, and the bytes over the fat channel and the fast one.
 type Load = (Option<f64>, [u64; 2]);
 
+/// A page loaded by an arm: by its browser, with the first paint in ms if there was one, and by the loader.
+#[derive(Clone, Copy, Default)]
+struct Loads {
+    browser: Load,
+    paint: Option<f64>,
+    loader: Load,
+}
+
 /// A load by each arm, by its browser and by the loader; in turns, the first one changing, so that a disturbance meets all.
 fn turns(
     round: usize,
     stages: &[Stage],
     browsers: &mut [Chromium],
     (put, content): (&Put, &Content),
-) -> anyhow::Result<Vec<[Load; 2]>> {
-    let mut taken = vec![[(None, [0; 2]); 2]; stages.len()];
+) -> anyhow::Result<Vec<Loads>> {
+    let exact = |ms: f64| (ms * 1e3).round() / 1e3;
+    let mut taken = vec![Loads::default(); stages.len()];
     for turn in (0..stages.len()).map(|turn| (turn + round) % stages.len()) {
         let before = stages[turn].bytes()?;
-        let by_browser = browsers[turn].load(&content.url).ok().map(|load| (load.load * 1e3).round() / 1e3);
+        let shown = browsers[turn].load(&content.url).ok();
         let between = stages[turn].bytes()?;
         let loaded = stages[turn].load(&put.page, content)?;
         let failed = loaded.objects.iter().any(|object| object.failed);
         let ms = (loaded.time.as_secs_f64() * 1e6).round() / 1e3;
         let after = stages[turn].bytes()?;
         let bytes = |from: [u64; 2], to: [u64; 2]| [0, 1].map(|c| to[c] - from[c]);
-        taken[turn] = [(by_browser, bytes(before, between)), ((!failed).then_some(ms), bytes(between, after))];
+        taken[turn] = Loads {
+            browser: (shown.as_ref().map(|load| exact(load.load)), bytes(before, between)),
+            paint: shown.and_then(|load| load.first_paint).map(exact),
+            loader: ((!failed).then_some(ms), bytes(between, after)),
+        };
     }
     Ok(taken)
 }
@@ -200,6 +216,7 @@ fn tell(
         let loads = vec![rounds; fat.values.len() / rounds];
         losers::surely_slower(outcome, (&ours, &fat), &loads, outcome.seed);
     }
+    block.paints.compare(outcome, (&format!("{how}-chromium"), "first contentful paint"), Ok)?;
     let share = 100.0 * block.answered as f64 / block.asked.max(1) as f64;
     outcome.rows.push(Row::measured(how, "requests answered", "%", "replay", share));
     if block.chromium.arms.iter().any(|arm| arm.way == Way::Multipath) {
