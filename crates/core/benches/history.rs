@@ -29,6 +29,7 @@ fn lookups(c: &mut Criterion) {
         rate: 12_500_000,
         loss: 0.0,
         limited: false,
+        shared: false,
         outcome: Outcome::Clean,
         medium: Medium::Wired,
     };

@@ -52,6 +52,7 @@ fn before_and_after(rule: &start::Entry) -> ((u64, u64), (u64, u64)) {
         rate: RATE,
         loss: 0.0,
         limited: false,
+        shared: false,
         outcome: Outcome::Clean,
         medium: Medium::Wired,
     };

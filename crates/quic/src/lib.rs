@@ -241,6 +241,7 @@ impl CarefulResume {
             rate: rate as u64,
             loss: 0.0,
             limited: true,
+            shared: false,
             outcome: Outcome::Clean,
             medium,
         };

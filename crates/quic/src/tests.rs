@@ -31,6 +31,7 @@ fn teach(memory: &CarefulResume, window: u64) {
         rate: window * 25,
         loss: 0.0,
         limited: false,
+        shared: false,
         outcome: Outcome::Clean,
         medium: Medium::Wired,
     };

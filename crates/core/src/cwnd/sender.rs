@@ -14,8 +14,9 @@ use std::collections::VecDeque;
 /// A connection is sampled once so many initial windows were acknowledged: RFC 9959, section 3.1.
 pub const WORTH_SAMPLING: u64 = 4;
 
-/// Where packets wait after a jump, slow start grows by one part in so many: CSS_GROWTH_DIVISOR of RFC 9406.
-const SLOW: u64 = 4;
+/// Where packets wait after a jump, slow start grows by one part in so many. Ours: with the 4 of RFC 9406 a connection beside others
+/// gets less than its share for seconds (docs/decisions/0144).
+const SLOW: u64 = 2;
 
 /// Events that wait to be fetched, at most.
 const EVENTS: usize = 32;
@@ -56,6 +57,8 @@ pub struct Sender {
     rtt: Option<RttEstimate>,
     latest: Option<Duration>,
     shortest: Option<Duration>,
+    /// The first sample: nothing that this connection has sent waits yet.
+    first: Option<Duration>,
     /// The shortest sample of the acknowledgement that is being processed, and whether it ends a round.
     batch: Option<Duration>,
     ends_round: bool,
@@ -86,6 +89,7 @@ impl Sender {
             rtt: None,
             latest: None,
             shortest: None,
+            first: None,
             batch: None,
             ends_round: false,
             round: None,
@@ -203,6 +207,7 @@ impl Sender {
         self.last_feedback = Some(now);
         if let Some(sample) = self.batch.take().filter(|sample| !sample.is_zero()) {
             self.latest = Some(sample);
+            self.first.get_or_insert(sample);
             self.shortest = Some(self.shortest.map_or(sample, |least| least.min(sample)));
             self.rtt = Some(self.rtt.map_or_else(|| RttEstimate::first(sample), |rtt| rtt.update(sample)));
             self.controller.sample(sample, self.ends_round);
@@ -264,6 +269,8 @@ impl Sender {
             loss: self.lost as f32 / total as f32,
             // It never came to the end of slow start: the path may carry more.
             limited: !self.congested && self.controller.threshold().is_none_or(|end| window < end),
+            // What waited at first was sent by others.
+            shared: self.first.is_some_and(|first| start::has_risen(rtt, first)),
             outcome: if self.congested { Outcome::Congested } else { Outcome::Clean },
             medium,
         })

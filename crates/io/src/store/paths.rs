@@ -314,6 +314,7 @@ mod tests {
             rate: window * 25,
             loss: 0.0,
             limited: false,
+            shared: false,
             outcome: Outcome::Clean,
             medium: Medium::Wired,
         };

@@ -226,6 +226,7 @@ mod tests {
             rate: 10_000_000,
             loss: 0.0,
             limited: false,
+            shared: false,
             outcome: Outcome::Clean,
             medium: Medium::Wired,
         };

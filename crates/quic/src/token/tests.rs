@@ -26,7 +26,8 @@ fn key() -> Arc<dyn HandshakeTokenKey> {
 fn teach(memory: &CarefulResume, at: Instant, remote: IpAddr) {
     let (rtt, rate) = (Duration::from_millis(40), 12_000_000);
     let (outcome, medium) = (Outcome::Clean, Medium::Wired);
-    let sample = Sample { window: 480_000, carried: 480_000, rtt, rate, loss: 0.0, limited: false, outcome, medium };
+    let (window, carried, limited, shared) = (480_000, 480_000, false, false);
+    let sample = Sample { window, carried, rtt, rate, loss: 0.0, limited, shared, outcome, medium };
     memory.with(|history| history.learn(at, NetworkId::default(), remote, &sample));
 }
 

@@ -38,6 +38,8 @@ pub struct Sample {
     pub loss: f32,
     /// The connection was too small to find out what the path carries: it carries at least this.
     pub limited: bool,
+    /// Packets of others waited: `carried` is a share of what the path carries.
+    pub shared: bool,
     /// How it fared.
     pub outcome: Outcome,
     /// Over what.
@@ -49,7 +51,7 @@ pub struct Sample {
 pub struct Record {
     /// Bytes that the path carried in its shortest round trip.
     pub window: u64,
-    /// That is what the path carries, and not only what was asked of it.
+    /// That is what the path carries, and neither a share of it nor only what was asked of it.
     pub found: bool,
     /// The arithmetic mean of the windows of all samples, in bytes (paper 2).
     pub mean: u64,
@@ -85,7 +87,7 @@ impl Record {
         let window = sample.window.min(MOST);
         Self {
             window: sample.carried.min(MOST),
-            found: !sample.limited,
+            found: !sample.limited && !sample.shared,
             mean: window,
             moving: window,
             rtt: sample.rtt,

@@ -26,6 +26,7 @@ fn sample(window: u64) -> Sample {
         rate: 12_500_000,
         loss: 0.0,
         limited: false,
+        shared: false,
         outcome: Outcome::Clean,
         medium: Medium::Wired,
     }
@@ -146,6 +147,17 @@ fn a_connection_that_had_little_to_send_neither_lowers_the_window_nor_keeps_it_y
     history.learn(at(3700), HOME, ip("192.0.2.1"), &small);
     assert!(!history.recall(at(3701), HOME, ip("192.0.2.1")).unwrap().found, "the path may carry more");
     assert_eq!(history.recall(at(3701), HOME, ip("192.0.2.1")).unwrap().window, 60_000, "a new beginning");
+}
+
+#[test]
+fn a_share_beside_others_lowers_the_window_and_says_nothing_of_the_end_of_the_path() {
+    let mut history = history(Settings::default());
+    history.learn(at(0), HOME, ip("192.0.2.1"), &sample(400_000));
+    history.learn(at(1), HOME, ip("192.0.2.1"), &Sample { shared: true, ..sample(200_000) });
+    let known = history.recall(at(2), HOME, ip("192.0.2.1")).unwrap();
+    assert!(known.window == 200_000 && !known.found, "{known:?}");
+    history.learn(at(3), HOME, ip("192.0.2.1"), &sample(300_000));
+    assert!(history.recall(at(4), HOME, ip("192.0.2.1")).unwrap().found);
 }
 
 #[test]

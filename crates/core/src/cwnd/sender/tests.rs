@@ -71,7 +71,7 @@ fn careful_resume_jumps_after_the_initial_window_and_the_average_at_once() {
 }
 
 #[test]
-fn where_packets_wait_after_a_jump_every_controller_grows_by_a_quarter_of_what_arrives() {
+fn where_packets_wait_after_a_jump_every_controller_grows_by_half_of_what_arrives_at_most() {
     let jumped = |controller: &controller::Entry, rtt: Duration| {
         let rule = start::find("careful-resume").unwrap();
         let mut sender = Sender::new(rule, controller, &terms(Some(480_000)));
@@ -85,7 +85,9 @@ fn where_packets_wait_after_a_jump_every_controller_grows_by_a_quarter_of_what_a
         (sender.window() - 240_000) / PACKET
     };
     for controller in controller::ALL {
-        assert_eq!((jumped(controller, 40 * MS), jumped(controller, 60 * MS)), (200, 8 + 192 / 4), "{controller:?}");
+        // HyStart++ has seen a rise as great as this by itself, and a quarter is enough.
+        let slowed = 192 / if controller.name == "cubic" { 4 } else { 2 };
+        assert_eq!((jumped(controller, 40 * MS), jumped(controller, 60 * MS)), (200, 8 + slowed), "{controller:?}");
     }
 }
 
@@ -112,6 +114,24 @@ fn a_sample_says_what_the_path_carried_and_needs_four_initial_windows() {
     assert_eq!((sample.window, sample.rtt, sample.limited), (768_000, 40 * MS, true));
     // 384 kB were acknowledged within a round trip; the first packet of them ended the one before.
     assert!((380_000..=384_000).contains(&sample.carried), "{sample:?}");
+}
+
+#[test]
+fn who_finds_packets_waiting_before_its_own_can_has_a_share_of_the_path() {
+    let shared = |first: Duration| {
+        let (mut sender, began) = (sender("default", None), Instant::from_millis(1));
+        let mut hear = |sent: Instant, rtt: Duration| {
+            sender.sent(sent, 6 * INITIAL);
+            sender.acknowledged(sent + rtt, sent, 6 * INITIAL, false);
+            sender.end_of_acknowledgement(sent + rtt, 0, false);
+        };
+        hear(began, first);
+        hear(began + 100 * MS, 40 * MS);
+        hear(began + 200 * MS, 90 * MS);
+        sender.sample(Medium::Wired).unwrap().shared
+    };
+    assert!(!shared(40 * MS) && !shared(45 * MS), "what waits later may be its own");
+    assert!(shared(46 * MS), "an eighth more than the shortest");
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod history_average;
 mod phase;
 
 pub use careful_resume::{Care, CarefulResume};
+pub(super) use careful_wireless::has_risen;
 pub use phase::{Event, Phase, Trigger};
 
 use super::history::Remembered;
@@ -77,8 +78,7 @@ pub struct Advice {
     pub threshold: Option<u64>,
     /// The window is not to grow by what was acknowledged.
     pub hold: bool,
-    /// Slow start is to grow by a quarter of what was acknowledged, as HyStart++ has it where packets begin to wait (RFC 9406,
-    /// CSS_GROWTH_DIVISOR).
+    /// Slow start is to grow by half of what was acknowledged: packets wait.
     pub slow: bool,
     /// The loss has been dealt with: it is not passed on to the controller.
     pub handled: bool,

@@ -105,6 +105,7 @@ pub(super) fn record(window: u64) -> Record {
         rate: 1_000_000,
         loss: 0.0,
         limited: false,
+        shared: false,
         outcome: Outcome::Clean,
         medium: Medium::Wired,
     };

@@ -40,7 +40,7 @@ const NAMES: &[&str] = &[
 const SOON: &[&str] = &["good-1", "average-1", "shallow-4"];
 const MB: u64 = 1_000_000;
 
-fn cells() -> Vec<Cell> {
+pub(super) fn cells() -> Vec<Cell> {
     let cell = |condition, rtt_ms, queue, flows, bytes| Cell {
         condition,
         path: Path {

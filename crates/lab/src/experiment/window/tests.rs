@@ -123,6 +123,18 @@ fn beside_other_flows_the_harm_stands_beside_the_gain() {
 }
 
 #[test]
+fn a_large_transfer_beside_others_in_a_long_queue_takes_no_longer_for_what_it_knows() {
+    let is = |cell: &Cell| cell.condition == "good-1" && cell.bytes == 10_000_000;
+    let cell = dumbbell::cells().into_iter().find(is).unwrap();
+    let mean = |rule| {
+        let times = (0..4).map(|trial| trial::play(&cell, rule, seed_of(trial, 1)).unwrap().ms.unwrap());
+        times.sum::<f64>() / 4.0
+    };
+    let (careful, default) = (mean(CAREFUL), mean(DEFAULT));
+    assert!(careful < 1.15 * default, "{careful} {default}");
+}
+
+#[test]
 fn over_the_fitted_path_the_default_takes_as_long_as_the_paper_prints() {
     let cell = simple::fitted();
     let times: Vec<f64> =

@@ -43,7 +43,7 @@ impl Story {
     fn follow(&mut self, advice: Advice, grow: u64) {
         self.view.window = advice
             .window
-            .unwrap_or(self.view.window + if advice.hold { 0 } else { grow / if advice.slow { 4 } else { 1 } });
+            .unwrap_or(self.view.window + if advice.hold { 0 } else { grow / if advice.slow { 2 } else { 1 } });
         self.threshold = advice.threshold.or(self.threshold);
     }
 
@@ -318,7 +318,7 @@ fn a_jump_is_smaller_by_what_waits_already_and_there_is_none_where_a_round_trip_
 }
 
 #[test]
-fn where_packets_wait_after_the_jump_slow_start_grows_by_a_quarter_until_they_wait_no_more() {
+fn where_packets_wait_after_the_jump_slow_start_grows_by_half_until_they_wait_no_more() {
     let mut story = Story::jumped(Care::Standard);
     story.fill();
     story.acknowledge(20..=48);
@@ -329,8 +329,8 @@ fn where_packets_wait_after_the_jump_slow_start_grows_by_a_quarter_until_they_wa
         story.view.window - before
     };
     assert!((49..=56).all(|number| grown(&mut story, RTT * 2, number) == PACKET), "one sample may be anything");
-    assert_eq!(grown(&mut story, RTT * 2, 57), PACKET / 4, "the eighth was the sign");
-    assert_eq!(grown(&mut story, RTT, 58), PACKET / 4);
+    assert_eq!(grown(&mut story, RTT * 2, 57), PACKET / 2, "the eighth was the sign");
+    assert_eq!(grown(&mut story, RTT, 58), PACKET / 2);
     assert!((59..=169).all(|number| grown(&mut story, RTT, number) == PACKET), "nothing waits any more");
     assert_eq!((story.rule.phase(), story.threshold, story.rule.take_refuted()), (Phase::Normal, None, false));
     // Without a jump it is the controller's business alone.
