@@ -133,6 +133,8 @@ pub(super) struct Job {
     pub explore: bool,
     /// The program has been to this name in an earlier launch.
     pub comes_again: bool,
+    /// A second attempt may begin at once beside the first.
+    pub may_double: bool,
     pub remembered: Vec<IpAddr>,
     pub wake: Option<(Instant, &'static str)>,
 }
@@ -179,6 +181,7 @@ impl Job {
             done: false,
             explore: false,
             comes_again: false,
+            may_double: false,
             remembered: Vec::new(),
             wake: None,
         }
@@ -346,6 +349,7 @@ impl Job {
             remembered: &self.remembered,
             explore: self.explore,
             comes_again: self.comes_again,
+            may_double: self.may_double,
             faster,
         })
     }

@@ -32,6 +32,7 @@ mod asks;
 pub mod cache;
 mod connector;
 mod crowd;
+mod doubles;
 pub mod explain;
 mod failures;
 mod hints;

@@ -69,6 +69,7 @@ impl Play {
             remembered: &self.remembered,
             explore,
             comes_again: explore,
+            may_double: explore,
             faster: Some(Family::V4),
         }
     }
@@ -95,7 +96,7 @@ impl Play {
                     assert!(!self.answered, "{race:?} tells the program twice");
                     self.answered = true;
                 }
-                Next::Attempt(addr) | Next::Explore(addr) => {
+                Next::Attempt(addr) | Next::Beside(addr) | Next::Explore(addr) => {
                     let exploring = matches!(next, Next::Explore(_));
                     assert!(known.contains(&addr), "{race:?} tries {addr}, which nobody has named");
                     assert!(exploring || usable(addr), "{race:?} tries {addr}, which is of no use");

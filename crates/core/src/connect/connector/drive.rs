@@ -39,19 +39,23 @@ impl Connector {
             self.confirm(now, &mut job);
             self.serve(now, &mut job);
             self.rescue(now, &mut job);
+            job.may_double = job.spare.is_none() && self.doubles.is_there();
             let faster = self.settings.faster.get(&*job.name).copied();
             let race = &self.race;
             let next = job.with_view(now, self.path.current(), faster, |view| race.next(view));
             match next {
                 Next::Query(record) => self.query(now, &mut job, record),
                 Next::Answer => self.answer(now, &mut job, faster),
-                Next::Attempt(addr) => {
+                Next::Attempt(addr) | Next::Beside(addr) => {
                     let addr = self.as_wanted(now, &job, addr);
                     if let Some(until) = self.is_held(now, &mut job, addr) {
                         job.wake = Some((until, "what sockets the program has"));
                         break;
                     }
                     job.held = None;
+                    if matches!(next, Next::Beside(_)) {
+                        self.doubles.take();
+                    }
                     self.attempt(now, &mut job, addr, false);
                 }
                 Next::Explore(addr) => self.attempt(now, &mut job, addr, true),

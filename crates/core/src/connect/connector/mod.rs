@@ -18,6 +18,7 @@ use super::agenda::Agenda;
 use super::asks::Asks;
 use super::cache::{Cache, Lifetime};
 use super::crowd::{Crowds, MAX_UNCLAIMED};
+use super::doubles::Doubles;
 use super::failures::Failures;
 use super::hints::Hints;
 use super::job::{Job, Translation};
@@ -92,6 +93,7 @@ pub struct Connector {
     fates: Fates,
     failures: Failures,
     visits: Visits,
+    doubles: Doubles,
     crowds: Crowds,
     /// Programs whose sockets are of AF_INET6 even for IPv4.
     mapping: HashSet<AppId>,
@@ -132,6 +134,7 @@ impl Connector {
             fates: Fates::default(),
             failures: Failures::default(),
             visits: Visits::default(),
+            doubles: Doubles::default(),
             crowds: Crowds::default(),
             mapping: HashSet::new(),
             racing: HashSet::new(),
@@ -245,6 +248,9 @@ impl Connector {
     fn start(&mut self, now: Instant, mut job: Job) -> u64 {
         // Spare connections teach nothing that waiting programs could not tell as well.
         job.explore = job.spare.is_none() && self.rng.f64() < self.settings.explore;
+        if job.spare.is_none() && job.port.is_some() {
+            self.doubles.earn();
+        }
         let been_to = |known: &Name| known.ports.values().any(|port| port.launches > 0);
         job.comes_again = job.spare.is_none() && self.prefetch_model.name(&job.app, &job.name).is_some_and(been_to);
         if self.jobs.len() >= MAX_JOBS

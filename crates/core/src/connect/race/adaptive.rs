@@ -82,6 +82,9 @@ impl Race for Adaptive {
 
 /// The next attempt, now that there is an address to race.
 fn race(view: &View<'_>) -> Next {
+    if let Some(addr) = newcomer(view) {
+        return Next::Beside(addr);
+    }
     if let Some(addr) = to_explore(view) {
         return Next::Explore(addr);
     }
@@ -106,6 +109,25 @@ fn arrange(view: &View<'_>, addresses: &mut Vec<IpAddr>, done: Option<Family>) {
         staggered::interleave(view, part);
     }
     addresses.append(&mut doubtful);
+}
+
+/// An address of the other family than that of the only attempt so far, where nothing was ever measured of any address of the name: on a
+/// first visit waiting is what costs, and which family is nearer is a matter of luck.
+fn newcomer(view: &View<'_>) -> Option<IpAddr> {
+    let [first] = view.attempts else { return None };
+    let other = view.family(first.addr).other();
+    let is_open =
+        view.may_double && view.may_connect && !view.done && !view.has_ready() && first.state == State::InFlight;
+    if !is_open
+        || first.exploring
+        || view.path.is_suspended(other, view.now)
+        || !Family::BOTH.into_iter().all(|f| is_news(view, f))
+    {
+        return None;
+    }
+    let mut candidates = view.untried();
+    arrange(view, &mut candidates, Some(other.other()));
+    candidates.into_iter().find(|a| view.family(*a) == other && (view.fits)(*a))
 }
 
 /// The family of the last two attempts, if they were of one: of a third it is the other's turn in any case.
