@@ -431,7 +431,8 @@ impl Job {
         expected: impl Fn(IpAddr) -> Option<Duration>,
     ) {
         let racing = || self.attempts.iter().filter(|a| !a.exploring && !a.given);
-        let ready = racing().find(|a| matches!(a.state, State::Ready { .. }));
+        let is_ready = |a: &&Attempt| matches!(a.state, State::Ready { .. });
+        let ready = racing().find(is_ready).or_else(|| self.attempts.iter().filter(|a| !a.given).find(is_ready));
         let head = list.first().and_then(|head| expected(*head)).map(|rtt| now + rtt);
         let sooner = |a: &&Attempt| {
             let rtt = expected(a.addr).filter(|rtt| a.state == State::InFlight && *rtt <= SOON);

@@ -97,7 +97,7 @@ impl Play {
                     self.answered = true;
                 }
                 Next::Attempt(addr) | Next::Beside(addr) | Next::Explore(addr) => {
-                    let exploring = matches!(next, Next::Explore(_));
+                    let exploring = !matches!(next, Next::Attempt(_));
                     assert!(known.contains(&addr), "{race:?} tries {addr}, which nobody has named");
                     assert!(exploring || usable(addr), "{race:?} tries {addr}, which is of no use");
                     assert!(self.attempts.iter().all(|a| a.addr != addr), "{race:?} tries {addr} twice");

@@ -27,6 +27,17 @@ const COMES_WITHIN: Duration = Duration::from_millis(10);
 /// The error that a program gets for an address that is silent while another of its list has answered.
 const ETIMEDOUT: i32 = 110;
 
+/// What an attempt is begun for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To serve the program.
+    Win,
+    /// To learn from.
+    Learn,
+    /// To serve the program if it answers first, and to learn from in any case.
+    Both,
+}
+
 impl Connector {
     /// Asks the race what to do until it waits, and serves the requests that can be served.
     pub(super) fn drive(&mut self, now: Instant, id: u64) {
@@ -39,26 +50,27 @@ impl Connector {
             self.confirm(now, &mut job);
             self.serve(now, &mut job);
             self.rescue(now, &mut job);
-            job.may_double = job.spare.is_none() && self.doubles.is_there();
+            job.may_double = job.spare.is_none() && self.settings.explore > 0.0 && self.doubles.is_there();
             let faster = self.settings.faster.get(&*job.name).copied();
             let race = &self.race;
             let next = job.with_view(now, self.path.current(), faster, |view| race.next(view));
             match next {
                 Next::Query(record) => self.query(now, &mut job, record),
                 Next::Answer => self.answer(now, &mut job, faster),
-                Next::Attempt(addr) | Next::Beside(addr) => {
+                Next::Attempt(addr) => {
                     let addr = self.as_wanted(now, &job, addr);
                     if let Some(until) = self.is_held(now, &mut job, addr) {
                         job.wake = Some((until, "what sockets the program has"));
                         break;
                     }
                     job.held = None;
-                    if matches!(next, Next::Beside(_)) {
-                        self.doubles.take();
-                    }
-                    self.attempt(now, &mut job, addr, false);
+                    self.attempt(now, &mut job, addr, Purpose::Win);
                 }
-                Next::Explore(addr) => self.attempt(now, &mut job, addr, true),
+                Next::Explore(addr) => self.attempt(now, &mut job, addr, Purpose::Learn),
+                Next::Beside(addr) => {
+                    self.doubles.take();
+                    self.attempt(now, &mut job, addr, Purpose::Both);
+                }
                 Next::GiveUp(attempt) => self.close_where(now, &mut job, |a| a.id == attempt),
                 Next::Wait(wake) => {
                     job.wake = wake;
@@ -194,7 +206,7 @@ impl Connector {
         Some(until)
     }
 
-    pub(super) fn attempt(&mut self, now: Instant, job: &mut Job, addr: IpAddr, exploring: bool) {
+    pub(super) fn attempt(&mut self, now: Instant, job: &mut Job, addr: IpAddr, purpose: Purpose) {
         let Some(port) = job.port else { return };
         if job.is_for_nobody() && !pool::may_lead_to(addr, port) {
             self.spare_ended(now, job, End::Barred);
@@ -215,7 +227,9 @@ impl Connector {
         // A program that races by itself goes to each family with a socket of that family.
         let head = head.filter(|_| !self.racing.contains(&job.app));
         // What is begun to learn stands in for nothing.
-        let domain = job.domain_for(addr, head.filter(|_| !exploring || self.mapping.contains(&job.app)));
+        let domain =
+            job.domain_for(addr, head.filter(|_| purpose != Purpose::Learn || self.mapping.contains(&job.app)));
+        let exploring = purpose != Purpose::Win;
         let id = AttemptId(self.next_attempt);
         self.next_attempt += 1;
         self.tally.of(job.account).attempts += 1;
@@ -270,8 +284,12 @@ impl Connector {
                 self.tally.of(request.account()).handshakes += rtt;
                 self.tally.of(request.account()).connect_wait += now - since;
                 job.done = true;
-                if let Some(a) = job.attempts.iter_mut().find(|a| a.id == attempt) {
-                    a.state = State::Gone;
+                if let Some(n) = job.attempts.iter().position(|a| a.id == attempt) {
+                    job.attempts[n].state = State::Gone;
+                    if job.attempts[n].exploring {
+                        // What was begun beside it has won, and the first attempt is now the one to learn from.
+                        job.attempts.iter_mut().for_each(|a| a.exploring = true);
+                    }
                 }
                 self.visits.arrived(request.account(), &job.app, &job.name, waiting.claim.to);
                 self.outputs.push_back(Output::HandOver { request, attempt, connected: true });

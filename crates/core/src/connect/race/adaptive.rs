@@ -82,11 +82,11 @@ impl Race for Adaptive {
 
 /// The next attempt, now that there is an address to race.
 fn race(view: &View<'_>) -> Next {
-    if let Some(addr) = newcomer(view) {
-        return Next::Beside(addr);
-    }
     if let Some(addr) = to_explore(view) {
         return Next::Explore(addr);
+    }
+    if let Some(addr) = newcomer(view) {
+        return Next::Beside(addr);
     }
     let mut candidates = view.untried();
     let twice = twice(view);
@@ -111,23 +111,17 @@ fn arrange(view: &View<'_>, addresses: &mut Vec<IpAddr>, done: Option<Family>) {
     addresses.append(&mut doubtful);
 }
 
-/// An address of the other family than that of the only attempt so far, where nothing was ever measured of any address of the name: on a
-/// first visit waiting is what costs, and which family is nearer is a matter of luck.
+/// An address of the family that was not chosen, where nothing was ever measured of the name: on a first visit waiting is what costs,
+/// and which family is nearer is a matter of luck.
 fn newcomer(view: &View<'_>) -> Option<IpAddr> {
-    let [first] = view.attempts else { return None };
-    let other = view.family(first.addr).other();
-    let is_open =
-        view.may_double && view.may_connect && !view.done && !view.has_ready() && first.state == State::InFlight;
-    if !is_open
-        || first.exploring
-        || view.path.is_suspended(other, view.now)
-        || !Family::BOTH.into_iter().all(|f| is_news(view, f))
-    {
+    let [chosen] = view.attempts else { return None };
+    let other = view.family(chosen.addr).other();
+    let is_open = view.may_double && view.may_connect && !view.done && chosen.state == State::InFlight;
+    let all_news = Family::BOTH.into_iter().all(|f| is_news(view, f)) && !view.path.is_suspended(other, view.now);
+    if !is_open || chosen.exploring || !all_news {
         return None;
     }
-    let mut candidates = view.untried();
-    arrange(view, &mut candidates, Some(other.other()));
-    candidates.into_iter().find(|a| view.family(*a) == other && (view.fits)(*a))
+    view.untried().into_iter().find(|a| view.family(*a) == other && (view.fits)(*a))
 }
 
 /// The family of the last two attempts, if they were of one: of a third it is the other's turn in any case.
@@ -211,8 +205,9 @@ fn worth_waiting(view: &View<'_>, first: Family, asked: Instant) -> Option<Insta
         return None;
     }
     let (Some(here), Some(there)) = (here, there) else {
-        // Nothing known: the standard's preference for IPv6.
-        return (first == Family::V4).then_some(Instant::FAR_FUTURE);
+        // Nothing known: the standard's preference for IPv6, unless both are tried.
+        let goes_on = view.may_double && here.is_none();
+        return (first == Family::V4 && !goes_on).then_some(Instant::FAR_FUTURE);
     };
     let lead = here.checked_sub(there)?;
     let lookup = view.path.family(other).lookup?;

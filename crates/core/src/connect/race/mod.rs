@@ -170,7 +170,7 @@ pub struct View<'a> {
     /// The program has been to this name in an earlier launch, and will most likely be there again: what is learned now
     /// is of use.
     pub comes_again: bool,
-    /// A second attempt may begin at once beside the first: [`Next::Beside`].
+    /// The budget of [`Next::Beside`] allows one.
     pub may_double: bool,
     /// The truth about which family is faster, for the lab's `oracle` alone.
     pub faster: Option<Family>,
@@ -263,7 +263,8 @@ pub enum Next {
     Attempt(IpAddr),
     /// Try this address to learn from it, beside the one that was chosen.
     Explore(IpAddr),
-    /// Connects to this address too, at once: nothing is known of either family, and the first to answer wins.
+    /// Connect to this address, too, at once: nothing is known of either family, and the first that answers serves the program. The other
+    /// goes on, so that both are known from then on.
     Beside(IpAddr),
     /// Give this attempt up: others are to be begun in its place.
     GiveUp(AttemptId),
