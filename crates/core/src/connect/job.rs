@@ -133,8 +133,8 @@ pub(super) struct Job {
     pub explore: bool,
     /// The program has been to this name in an earlier launch.
     pub comes_again: bool,
-    /// A second attempt may begin at once beside the first.
-    pub may_double: bool,
+    /// The budget allows an attempt beside the chosen one.
+    pub may_spend: bool,
     pub remembered: Vec<IpAddr>,
     pub wake: Option<(Instant, &'static str)>,
 }
@@ -181,7 +181,7 @@ impl Job {
             done: false,
             explore: false,
             comes_again: false,
-            may_double: false,
+            may_spend: false,
             remembered: Vec::new(),
             wake: None,
         }
@@ -349,7 +349,9 @@ impl Job {
             remembered: &self.remembered,
             explore: self.explore,
             comes_again: self.comes_again,
-            may_double: self.may_double,
+            // What is given to one that does not wait is under way, and a second attempt is of no use to it.
+            waits: self.claim.as_ref().is_some_and(|waiting| !waiting.claim.nonblocking),
+            may_spend: self.may_spend,
             faster,
         })
     }
@@ -431,8 +433,7 @@ impl Job {
         expected: impl Fn(IpAddr) -> Option<Duration>,
     ) {
         let racing = || self.attempts.iter().filter(|a| !a.exploring && !a.given);
-        let is_ready = |a: &&Attempt| matches!(a.state, State::Ready { .. });
-        let ready = racing().find(is_ready).or_else(|| self.attempts.iter().filter(|a| !a.given).find(is_ready));
+        let ready = racing().find(|a| matches!(a.state, State::Ready { .. }));
         let head = list.first().and_then(|head| expected(*head)).map(|rtt| now + rtt);
         let sooner = |a: &&Attempt| {
             let rtt = expected(a.addr).filter(|rtt| a.state == State::InFlight && *rtt <= SOON);

@@ -69,7 +69,8 @@ impl Play {
             remembered: &self.remembered,
             explore,
             comes_again: explore,
-            may_double: explore,
+            waits: explore,
+            may_spend: explore,
             faster: Some(Family::V4),
         }
     }
@@ -96,8 +97,8 @@ impl Play {
                     assert!(!self.answered, "{race:?} tells the program twice");
                     self.answered = true;
                 }
-                Next::Attempt(addr) | Next::Beside(addr) | Next::Explore(addr) => {
-                    let exploring = !matches!(next, Next::Attempt(_));
+                Next::Attempt(addr) | Next::Explore(addr) => {
+                    let exploring = matches!(next, Next::Explore(_));
                     assert!(known.contains(&addr), "{race:?} tries {addr}, which nobody has named");
                     assert!(exploring || usable(addr), "{race:?} tries {addr}, which is of no use");
                     assert!(self.attempts.iter().all(|a| a.addr != addr), "{race:?} tries {addr} twice");

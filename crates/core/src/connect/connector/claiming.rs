@@ -1,6 +1,5 @@
 //! Connects of programs: which job they are for, and the calls that are left to the programs.
 
-use super::drive::Purpose;
 use super::{Connector, MAX_APPS};
 use crate::connect::job::{Job, Waiting, is_alternative};
 use crate::connect::lookups::Question;
@@ -43,7 +42,7 @@ impl Connector {
         job.port = Some(claim.to.port());
         let held = job.held.take().filter(|_| nonblocking);
         if let Some((addr, mut job)) = held.and_then(|addr| Some((addr, self.jobs.remove(&id)?))) {
-            self.attempt(now, &mut job, addr, Purpose::Win);
+            self.attempt(now, &mut job, addr, false);
             self.jobs.insert(id, job);
         }
         let Some(job) = self.jobs.get_mut(&id) else { return };
@@ -155,7 +154,7 @@ impl Connector {
             let (id, started) = (job.attempts[n].id, job.attempts[n].started);
             self.close_where(now, job, |a| a.id == id);
             job.attempts.remove(n);
-            self.attempt(now, job, to, Purpose::Win);
+            self.attempt(now, job, to, false);
             // The race goes on as if it had been begun like that.
             job.attempts.iter_mut().filter(|a| a.addr == to).for_each(|a| a.started = started);
             job.attempts.sort_by_key(|a| a.started);
@@ -171,7 +170,7 @@ impl Connector {
         let tried = job.attempts.iter().any(|a| a.addr == to);
         let is_its_own = job.addresses().contains(&to);
         if waits && !served && !tried && is_its_own && !(fits && self.is_doubtful(now, to)) {
-            self.attempt(now, job, to, Purpose::Win);
+            self.attempt(now, job, to, false);
         }
     }
 

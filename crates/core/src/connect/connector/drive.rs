@@ -27,17 +27,6 @@ const COMES_WITHIN: Duration = Duration::from_millis(10);
 /// The error that a program gets for an address that is silent while another of its list has answered.
 const ETIMEDOUT: i32 = 110;
 
-/// What an attempt is begun for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// To serve the program.
-    Win,
-    /// To learn from.
-    Learn,
-    /// To serve the program if it answers first, and to learn from in any case.
-    Both,
-}
-
 impl Connector {
     /// Asks the race what to do until it waits, and serves the requests that can be served.
     pub(super) fn drive(&mut self, now: Instant, id: u64) {
@@ -50,7 +39,7 @@ impl Connector {
             self.confirm(now, &mut job);
             self.serve(now, &mut job);
             self.rescue(now, &mut job);
-            job.may_double = job.spare.is_none() && self.settings.explore > 0.0 && self.doubles.is_there();
+            job.may_spend = self.settings.explore > 0.0 && self.extras.is_there();
             let faster = self.settings.faster.get(&*job.name).copied();
             let race = &self.race;
             let next = job.with_view(now, self.path.current(), faster, |view| race.next(view));
@@ -64,12 +53,13 @@ impl Connector {
                         break;
                     }
                     job.held = None;
-                    self.attempt(now, &mut job, addr, Purpose::Win);
+                    self.attempt(now, &mut job, addr, false);
                 }
-                Next::Explore(addr) => self.attempt(now, &mut job, addr, Purpose::Learn),
-                Next::Beside(addr) => {
-                    self.doubles.take();
-                    self.attempt(now, &mut job, addr, Purpose::Both);
+                Next::Explore(addr) => {
+                    if !job.explore {
+                        self.extras.take();
+                    }
+                    self.attempt(now, &mut job, addr, true);
                 }
                 Next::GiveUp(attempt) => self.close_where(now, &mut job, |a| a.id == attempt),
                 Next::Wait(wake) => {
@@ -206,7 +196,7 @@ impl Connector {
         Some(until)
     }
 
-    pub(super) fn attempt(&mut self, now: Instant, job: &mut Job, addr: IpAddr, purpose: Purpose) {
+    pub(super) fn attempt(&mut self, now: Instant, job: &mut Job, addr: IpAddr, exploring: bool) {
         let Some(port) = job.port else { return };
         if job.is_for_nobody() && !pool::may_lead_to(addr, port) {
             self.spare_ended(now, job, End::Barred);
@@ -227,9 +217,7 @@ impl Connector {
         // A program that races by itself goes to each family with a socket of that family.
         let head = head.filter(|_| !self.racing.contains(&job.app));
         // What is begun to learn stands in for nothing.
-        let domain =
-            job.domain_for(addr, head.filter(|_| purpose != Purpose::Learn || self.mapping.contains(&job.app)));
-        let exploring = purpose != Purpose::Win;
+        let domain = job.domain_for(addr, head.filter(|_| !exploring || self.mapping.contains(&job.app)));
         let id = AttemptId(self.next_attempt);
         self.next_attempt += 1;
         self.tally.of(job.account).attempts += 1;
