@@ -133,6 +133,8 @@ pub(super) struct Job {
     pub explore: bool,
     /// The program has been to this name in an earlier launch.
     pub comes_again: bool,
+    /// The budget allows an attempt beside the chosen one.
+    pub may_spend: bool,
     pub remembered: Vec<IpAddr>,
     pub wake: Option<(Instant, &'static str)>,
 }
@@ -179,6 +181,7 @@ impl Job {
             done: false,
             explore: false,
             comes_again: false,
+            may_spend: false,
             remembered: Vec::new(),
             wake: None,
         }
@@ -346,6 +349,9 @@ impl Job {
             remembered: &self.remembered,
             explore: self.explore,
             comes_again: self.comes_again,
+            // What is given to one that does not wait is under way, and a second attempt is of no use to it.
+            waits: self.claim.as_ref().is_some_and(|waiting| !waiting.claim.nonblocking),
+            may_spend: self.may_spend,
             faster,
         })
     }

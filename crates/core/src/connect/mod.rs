@@ -33,6 +33,7 @@ pub mod cache;
 mod connector;
 mod crowd;
 pub mod explain;
+mod extras;
 mod failures;
 mod hints;
 mod job;

@@ -69,6 +69,8 @@ impl Play {
             remembered: &self.remembered,
             explore,
             comes_again: explore,
+            waits: explore,
+            may_spend: explore,
             faster: Some(Family::V4),
         }
     }

@@ -39,6 +39,7 @@ impl Connector {
             self.confirm(now, &mut job);
             self.serve(now, &mut job);
             self.rescue(now, &mut job);
+            job.may_spend = self.settings.explore > 0.0 && self.extras.is_there();
             let faster = self.settings.faster.get(&*job.name).copied();
             let race = &self.race;
             let next = job.with_view(now, self.path.current(), faster, |view| race.next(view));
@@ -54,7 +55,12 @@ impl Connector {
                     job.held = None;
                     self.attempt(now, &mut job, addr, false);
                 }
-                Next::Explore(addr) => self.attempt(now, &mut job, addr, true),
+                Next::Explore(addr) => {
+                    if !job.explore {
+                        self.extras.take();
+                    }
+                    self.attempt(now, &mut job, addr, true);
+                }
                 Next::GiveUp(attempt) => self.close_where(now, &mut job, |a| a.id == attempt),
                 Next::Wait(wake) => {
                     job.wake = wake;
@@ -266,8 +272,12 @@ impl Connector {
                 self.tally.of(request.account()).handshakes += rtt;
                 self.tally.of(request.account()).connect_wait += now - since;
                 job.done = true;
-                if let Some(a) = job.attempts.iter_mut().find(|a| a.id == attempt) {
-                    a.state = State::Gone;
+                if let Some(n) = job.attempts.iter().position(|a| a.id == attempt) {
+                    job.attempts[n].state = State::Gone;
+                    if job.attempts[n].exploring {
+                        // What was begun beside it has won, and the first attempt is now the one to learn from.
+                        job.attempts.iter_mut().for_each(|a| a.exploring = true);
+                    }
                 }
                 self.visits.arrived(request.account(), &job.app, &job.name, waiting.claim.to);
                 self.outputs.push_back(Output::HandOver { request, attempt, connected: true });

@@ -18,6 +18,7 @@ use super::agenda::Agenda;
 use super::asks::Asks;
 use super::cache::{Cache, Lifetime};
 use super::crowd::{Crowds, MAX_UNCLAIMED};
+use super::extras::Extras;
 use super::failures::Failures;
 use super::hints::Hints;
 use super::job::{Job, Translation};
@@ -59,7 +60,8 @@ pub struct Settings {
     pub lifetime: Lifetime,
     /// What is done before programs ask. Nothing, unless it is said: what races are compared by is what they do when asked.
     pub ahead: Ahead,
-    /// Share of races that explore: 5 %, so that history can be unlearned at about one extra SYN in twenty.
+    /// Share of races that explore: 5 %, so that history can be unlearned at about one extra SYN in twenty. With 0 nothing is tried beside
+    /// the chosen address on a first visit either.
     pub explore: f64,
     /// For the lab's `oracle`: the faster family of each name.
     pub faster: HashMap<String, Family>,
@@ -92,6 +94,7 @@ pub struct Connector {
     fates: Fates,
     failures: Failures,
     visits: Visits,
+    extras: Extras,
     crowds: Crowds,
     /// Programs whose sockets are of AF_INET6 even for IPv4.
     mapping: HashSet<AppId>,
@@ -132,6 +135,7 @@ impl Connector {
             fates: Fates::default(),
             failures: Failures::default(),
             visits: Visits::default(),
+            extras: Extras::default(),
             crowds: Crowds::default(),
             mapping: HashSet::new(),
             racing: HashSet::new(),
@@ -245,6 +249,9 @@ impl Connector {
     fn start(&mut self, now: Instant, mut job: Job) -> u64 {
         // Spare connections teach nothing that waiting programs could not tell as well.
         job.explore = job.spare.is_none() && self.rng.f64() < self.settings.explore;
+        if job.spare.is_none() && job.port.is_some() {
+            self.extras.earn();
+        }
         let been_to = |known: &Name| known.ports.values().any(|port| port.launches > 0);
         job.comes_again = job.spare.is_none() && self.prefetch_model.name(&job.app, &job.name).is_some_and(been_to);
         if self.jobs.len() >= MAX_JOBS

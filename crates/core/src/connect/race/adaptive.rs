@@ -10,11 +10,12 @@
 //!   come next; else it is the other's turn.
 //! - **How far apart.** By when an answer should have come (smoothed round-trip time and four variations), 250 ms where nothing
 //!   is known and never more, unless answers are known to take longer. What fails is followed at once.
-//! - **Exploring.** In the races drawn for it, where a family that is nearer on average has an address that was never
-//!   measured, and where a program comes again and nothing was ever measured of the name over the other family, another
-//!   address is tried beside the chosen one: of the other family, or, where there is none, of the same; the one tried
-//!   longest ago. The program does not wait for it; it keeps history from becoming prejudice. The first race after a
-//!   suspension has run out does the same.
+//! - **Exploring.** In the races drawn for it, where a program comes again and nothing was ever measured of the name over the
+//!   other family, and, within a budget (docs/decisions/0147), where a program waits and nothing is known of the name, or a family
+//!   that is nearer on average has an address that was never measured, another address is tried beside the chosen one: of
+//!   the other family, or, where there is none, of the same; the one tried longest ago. The program does not wait for it, and is
+//!   served by it if it answers first; it keeps history from becoming prejudice. The first race after a suspension has run out does
+//!   the same.
 
 use super::staggered::{self, RESOLUTION_DELAY};
 use super::{Lookup, Next, Race, State, View};
@@ -246,6 +247,13 @@ fn is_news(view: &View<'_>, family: Family) -> bool {
     of_family.peek().is_some() && of_family.all(unknown)
 }
 
+/// Whether a program waits, and nothing is known of any address of the name: waiting is what costs on a first visit, and which family is
+/// nearer is a matter of luck.
+fn is_first_visit(view: &View<'_>, other: Family) -> bool {
+    let fits = |a: &IpAddr| view.family(*a) == other && (view.fits)(*a);
+    view.waits && Family::BOTH.into_iter().all(|f| is_news(view, f)) && view.addresses().iter().any(fits)
+}
+
 /// Time from the last beginning to the next.
 fn attempt_delay(view: &View<'_>) -> Duration {
     let racing: Vec<_> = view.in_flight().filter(|a| !a.exploring).collect();
@@ -277,10 +285,10 @@ fn to_explore(view: &View<'_>) -> Option<IpAddr> {
     }
     let chosen = view.attempts.first()?.addr;
     let other = Family::of(chosen).other();
-    let drawn = view.explore
-        || view.path.family(other).wants_probe(view.now)
-        || (!view.path.is_suspended(other, view.now)
-            && (promises_more(view, chosen, other) || view.comes_again && is_news(view, other)));
+    let known = !view.path.is_suspended(other, view.now)
+        && (view.comes_again && is_news(view, other)
+            || view.may_spend && (promises_more(view, chosen, other) || is_first_visit(view, other)));
+    let drawn = view.explore || view.path.family(other).wants_probe(view.now) || known;
     if !drawn || view.attempts.iter().any(|a| Family::of(a.addr) == other) {
         return None;
     }

@@ -170,6 +170,10 @@ pub struct View<'a> {
     /// The program has been to this name in an earlier launch, and will most likely be there again: what is learned now
     /// is of use.
     pub comes_again: bool,
+    /// A program waits for its connection, and the first attempt that answers can serve it.
+    pub waits: bool,
+    /// The budget of attempts beside the chosen one allows another.
+    pub may_spend: bool,
     /// The truth about which family is faster, for the lab's `oracle` alone.
     pub faster: Option<Family>,
 }
@@ -259,7 +263,7 @@ pub enum Next {
     Answer,
     /// Try this address.
     Attempt(IpAddr),
-    /// Try this address to learn from it, beside the one that was chosen.
+    /// Try this address to learn from it, beside the one that was chosen. It serves a program that waits if it answers first.
     Explore(IpAddr),
     /// Give this attempt up: others are to be begun in its place.
     GiveUp(AttemptId),

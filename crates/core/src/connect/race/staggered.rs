@@ -120,6 +120,8 @@ mod tests {
             remembered: &[],
             explore: false,
             comes_again: false,
+            waits: false,
+            may_spend: false,
             faster: None,
         };
         let mut list = vec![v6(1), v6(2), v6(3), v4(1)];

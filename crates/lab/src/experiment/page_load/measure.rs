@@ -83,6 +83,8 @@ pub struct Taken {
     queries: u64,
     unused: u64,
     connections: u64,
+    /// Attempts and connections of first visits alone.
+    first: (u64, u64),
 }
 
 /// One network and one reading of the pages.
@@ -116,6 +118,7 @@ impl Block {
             queries: 0,
             unused: 0,
             connections: 0,
+            first: (0, 0),
         };
         let name = match reading {
             Dependency::Structure => format!("{}{suffix}", place.name),
@@ -142,6 +145,10 @@ impl Block {
                 for before in 0..=visits.iter().map(|v| v.before()).max().unwrap_or(0) {
                     let load = browser.load(page, reading);
                     taken.count(&load);
+                    if before == 0 {
+                        taken.first.0 += browser.traffic().syns;
+                        taken.first.1 += load.connections as u64;
+                    }
                     if let Some(visit) = visits.iter().find(|v| v.before() == before) {
                         sums[*visit as usize] += load.time.as_secs_f64() * 1e3;
                         let parts = load.parts(page, reading);
@@ -231,22 +238,24 @@ impl Block {
     pub fn prices(&self) -> Vec<Price> {
         let mut prices = Vec::new();
         for taken in &self.taken {
-            let mut price = |what: &str, unit: &str, amount: u64| {
+            let mut price_of = |what: &str, amount: u64, of: u64| {
                 prices.push(Price {
                     condition: self.name.clone(),
                     arm: taken.arm.name.into(),
                     what: what.into(),
-                    unit: unit.into(),
-                    amount: amount as f64 / taken.loads.max(1) as f64,
+                    unit: String::new(),
+                    amount: amount as f64 / of.max(1) as f64,
                 });
             };
-            price("connection attempts a load", "", taken.syns);
-            price("connections used a load", "", taken.connections);
-            price("connections opened and not used, a load", "", taken.unused);
-            price("DNS queries a load", "", taken.queries);
+            let mut price = |what: &str, amount: u64| price_of(what, amount, taken.loads);
+            price("connection attempts a load", taken.syns);
+            price("connections used a load", taken.connections);
+            price("connections opened and not used, a load", taken.unused);
+            price("DNS queries a load", taken.queries);
             if taken.failed > 0 {
-                price("objects not loaded, a load", "", taken.failed);
+                price("objects not loaded, a load", taken.failed);
             }
+            price_of("connection attempts a connection used, first visits", taken.first.0, taken.first.1);
         }
         prices
     }
