@@ -195,7 +195,8 @@ inside!(accelerated_a_program_that_wants_a_silent_address_is_served_by_another_o
     assert_eq!((said.as_str(), &line["accelerated"]), ("TimeoutError", &Value::Null), "{line}");
     let (said, took, line) = to_one(&lab, &python, &["--accelerate"], ["half.lab.example", "AF_INET6", "60"]);
     assert_eq!((said.as_str(), &line["accelerated"]), ("HTTP/1.1", &"198.19.2.1:80".into()), "{line}");
-    assert!(took >= 0.25, "no answer before there is a connection: {took}");
+    // The link's round trip: both families are tried at once, since nothing is known of them.
+    assert!(took >= 0.01, "no answer before there is a connection: {took}");
     assert_eq!((&line["connect_ms"], &line["app"].is_string()), (&Value::Null, &true), "{line}");
     assert!(line["peer"].as_str().unwrap().starts_with('['), "the peer is who the program wanted: {line}");
     let (said, _, line) = to_one(&lab, &python, &["--accelerate"], ["shut.lab.example", "AF_INET6", "60"]);
