@@ -261,7 +261,9 @@ fn an_address_that_leaves_takes_the_attempt_under_way_with_it() {
         Change { when: When::Asked { name: "n1.lab.example".into(), later }, event: Event::Leaves(Family::V6) };
     let w = changing(site(1).rtts(10, 90), vec![leaves]);
     assert_eq!(first("bare", &w), (131_030, Some(Family::V4)));
-    assert_eq!(first("adaptive", &w), (10 + 250 + 20, Some(Family::V4)), "after the attempt delay");
+    let v2 = first("happy-eyeballs-v2", &w);
+    assert_eq!(v2, (10 + 250 + 20, Some(Family::V4)), "after the attempt delay");
+    assert_eq!(first("adaptive", &w), (10 + 20, Some(Family::V4)), "both families at once");
 }
 
 #[test]

@@ -272,14 +272,13 @@ impl Connector {
                 self.tally.of(request.account()).handshakes += rtt;
                 self.tally.of(request.account()).connect_wait += now - since;
                 job.done = true;
+                self.visits.arrived(request.account(), &job.app, &job.name, waiting.claim.to);
                 if let Some(n) = job.attempts.iter().position(|a| a.id == attempt) {
                     job.attempts[n].state = State::Gone;
                     if job.attempts[n].exploring {
-                        // What was begun beside it has won, and the first attempt is now the one to learn from.
-                        job.attempts.iter_mut().for_each(|a| a.exploring = true);
+                        self.beside_has_won(now, job);
                     }
                 }
-                self.visits.arrived(request.account(), &job.app, &job.name, waiting.claim.to);
                 self.outputs.push_back(Output::HandOver { request, attempt, connected: true });
             }
             _ => {
@@ -298,6 +297,15 @@ impl Connector {
         self.spare_ended(now, job, End::Taken);
         job.spare = None;
         job.claim = None;
+    }
+
+    /// What was begun beside the first attempt has won: the first is now the one to learn from. It takes longer than it has so far, which
+    /// the next visit is to know.
+    fn beside_has_won(&mut self, now: Instant, job: &mut Job) {
+        for a in job.attempts.iter_mut().filter(|a| a.state == State::InFlight) {
+            a.exploring = true;
+            self.learn(now, a.id, a.addr, Outcome::Abandoned(now - a.started + Duration::from_nanos(1)));
+        }
     }
 
     /// Ends the wait of a program that goes on to its next address by now.
