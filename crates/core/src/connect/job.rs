@@ -349,7 +349,6 @@ impl Job {
             remembered: &self.remembered,
             explore: self.explore,
             comes_again: self.comes_again,
-            // What is given to one that does not wait is under way, and a second attempt is of no use to it.
             waits: self.claim.as_ref().is_some_and(|waiting| !waiting.claim.nonblocking),
             may_spend: self.may_spend,
             faster,

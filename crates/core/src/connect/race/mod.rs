@@ -170,7 +170,8 @@ pub struct View<'a> {
     /// The program has been to this name in an earlier launch, and will most likely be there again: what is learned now
     /// is of use.
     pub comes_again: bool,
-    /// A program waits for its connection, and the first attempt that answers can serve it.
+    /// A program waits for its connection, so that the first attempt to answer may serve it. One that does not wait is given what is under
+    /// way, and has no use for a second attempt.
     pub waits: bool,
     /// The budget of attempts beside the chosen one allows another.
     pub may_spend: bool,
