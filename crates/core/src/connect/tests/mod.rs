@@ -6,6 +6,7 @@ mod beside;
 mod contract;
 mod counted;
 mod explained;
+mod first;
 mod many;
 mod overheard;
 mod place;
