@@ -53,8 +53,13 @@ const RATE_MBIT: f64 = 100.0;
 const RTT_ERROR: Target = Target::AtMost(0.5);
 /// 95 Mbit/s have to come through, headers of IP and TCP counted: the rate of a link counts bits of IP packets.
 const THROUGH: Target = Target::AtLeast(95.0);
+/// A processor of a small machine can play this link beside the hosts at its ends: 10 s a gigabyte are an eighth of one.
+const COST: Target = Target::AtMost(10.0);
 /// 10 %: agreement of namespaces with virtual time at the median.
 const DISAGREEMENT: Target = Target::AtMost(10.0);
+
+/// What a gigabyte costs.
+const PROCESSOR_TIME: &str = "processor time of the emulator for a gigabyte";
 
 /// The two speeds, as arms.
 const NAMESPACES: &str = "namespaces";
@@ -134,11 +139,14 @@ fn yardstick(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
         }
     }
     cx.progress.step(2, 3, "one download");
+    let before = network.certificate();
     let rates = download(cx, &network, address(&world, Family::V6)?, size.download)?;
+    let after = network.certificate();
     for (family, measured, simulated) in &rtts {
         report_handshakes(outcome, *family, measured, *simulated, cx.seed)?;
     }
     report_download(outcome, &rates)?;
+    report_cost(outcome, &before, &after);
     report_certificate(outcome, &network.certificate());
     Ok(())
 }
@@ -311,6 +319,14 @@ fn report_download(outcome: &mut Outcome, rates: &Rates) -> anyhow::Result<()> {
     outcome.rows.push(row("goodput of a download, mean with slow start", rates.whole, most));
     outcome.samples.push(Series::new(YARDSTICK, "rate of a download at the IP layer", "Mbit/s", NAMESPACES, windows));
     Ok(())
+}
+
+/// What the emulator spent on the download: what it did from `before` to `after`.
+fn report_cost(outcome: &mut Outcome, before: &Certificate, after: &Certificate) {
+    let gigabytes = (after.bytes - before.bytes) as f64 / 1e9;
+    let cost = (after.cpu_s - before.cpu_s) / gigabytes;
+    outcome.rows.push(Row::measured(YARDSTICK, PROCESSOR_TIME, "s", NAMESPACES, cost));
+    outcome.notes.push(COST.note(PROCESSOR_TIME, cost, "s"));
 }
 
 /// The rate at the IP layer that goes with a rate of payload.

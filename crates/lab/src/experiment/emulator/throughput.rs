@@ -3,7 +3,7 @@
 //! One TCP flow each, from the lab's web server to a client that throws everything away: server, client and emulator share
 //! the machine.
 
-use super::{Rates, THROUGH, address, at_ip, download, judge};
+use super::{PROCESSOR_TIME, Rates, THROUGH, address, at_ip, download, judge};
 use crate::experiment::target::Target;
 use crate::experiment::{Condition, Context, Outcome, Price, Row};
 use crate::netns::{Network, PortKind, Settings, default_world};
@@ -116,13 +116,12 @@ fn carry(cx: &Context, flow: &Flow<'_>, time: Duration, outcome: &mut Outcome) -
         outcome.prices.push(Price {
             condition: flow.condition.into(),
             arm: arm.clone(),
-            what: "processor time of the emulator for a gigabyte".into(),
+            what: PROCESSOR_TIME.into(),
             unit: "s".into(),
             amount: cost,
         });
-        let metric = "processor time of the emulator for a gigabyte";
-        outcome.rows.push(Row::measured(flow.condition, metric, "s", &arm, cost));
-        outcome.notes.extend(flow.cost.map(|target| target.note(&what(metric), cost, "s")));
+        outcome.rows.push(Row::measured(flow.condition, PROCESSOR_TIME, "s", &arm, cost));
+        outcome.notes.extend(flow.cost.map(|target| target.note(&what(PROCESSOR_TIME), cost, "s")));
     }
     let p99 = Row::measured(flow.condition, "lateness of packets, p99", "us", &arm, certificate.lateness.p99_us);
     outcome.rows.push(p99);
