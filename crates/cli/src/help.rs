@@ -170,6 +170,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "headstart lab shell --link lte",
             "headstart lab shell --link rate=5mbit,delay=40ms,loss=1% -- curl http://www.lab.example/",
+            "headstart lab shell --host-port 8080 -- curl http://host.lab.example:8080/",
         ],
     ),
     (

@@ -110,6 +110,10 @@ impl Emulated {
 pub struct Shell {
     #[command(flatten)]
     emulated: Emulated,
+    /// Let programs reach this port of this host (TCP and UDP, what listens on 127.0.0.1) at host.lab.example;
+    /// may be repeated.
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    host_port: Vec<u16>,
     /// Program and arguments [default: your shell].
     #[arg(trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -135,9 +139,9 @@ pub fn run(verb: Verb) -> anyhow::Result<u8> {
         Verb::Record(args) => record::record(&args),
         Verb::Replay(args) => record::replay(&args),
         Verb::Attach(args) => attach::run(args),
-        Verb::Shell(Shell { emulated, command }) => {
+        Verb::Shell(Shell { emulated, host_port, command }) => {
             let (link, settings) = emulated.checked()?;
-            let status = netns::shell_with(&link, &command, &settings)?;
+            let status = netns::shell_with(&link, &command, &settings, &host_port)?;
             Ok(u8::try_from(status).unwrap_or(exit::FAILURE))
         }
     }

@@ -8,6 +8,7 @@ mod client;
 mod fleet;
 mod flood;
 mod greeting;
+mod host_port;
 mod hostile;
 mod lab;
 mod memory;

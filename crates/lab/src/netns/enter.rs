@@ -5,6 +5,7 @@
 //! own, with its own `/proc`, `/etc/resolv.conf`, `/etc/hosts` and `/etc/nsswitch.conf`; the files of the host are never
 //! written to. It dies with its parent, kill -9 included (see `headstart_io::sys::reexec`).
 
+use super::outside::Waiting;
 use super::{Error, private_files};
 use headstart_io::sys::netlink::{LOOPBACK, Netlink};
 use headstart_io::sys::reexec::{Isolation, ReexecError, reexec};
@@ -33,6 +34,7 @@ pub struct Entry {
     args: Vec<OsString>,
     keep_network: bool,
     pass_signals: bool,
+    host_ports: bool,
 }
 
 impl Default for Entry {
@@ -44,14 +46,18 @@ impl Default for Entry {
 impl Entry {
     /// This program again, with the arguments that it was started with.
     pub fn this_command() -> Self {
-        Self { args: std::env::args_os().collect(), keep_network: false, pass_signals: false }
+        Self::of(std::env::args_os().collect())
     }
 
     /// This program again, with the arguments `args` (without its name). For tests: `[name, "--exact", ...]`.
     pub fn with_arguments<S: Into<OsString>>(args: impl IntoIterator<Item = S>) -> Self {
         let name = std::env::args_os().next().unwrap_or_else(|| "headstart".into());
         let args = [name].into_iter().chain(args.into_iter().map(Into::into)).collect();
-        Self { args, keep_network: false, pass_signals: false }
+        Self::of(args)
+    }
+
+    fn of(args: Vec<OsString>) -> Self {
+        Self { args, keep_network: false, pass_signals: false, host_ports: false }
     }
 
     /// Stays in the caller's network namespace instead of an empty one: for a lab inside a lab.
@@ -66,6 +72,12 @@ impl Entry {
         self
     }
 
+    /// Serves ports of the host to the lab, from outside, as long as it runs.
+    pub(super) fn host_ports(mut self, serve: bool) -> Self {
+        self.host_ports = serve;
+        self
+    }
+
     /// Outside: starts the program inside and waits for its end. Inside: sets the scene, and returns at once.
     ///
     /// May be called from any thread, but the inner process dies with the calling thread.
@@ -77,9 +89,11 @@ impl Entry {
             private_files::install()?;
             return Ok(Entered::Inside);
         }
+        let waiting = self.host_ports.then(Waiting::new).transpose().map_err(serving)?;
         let env: Vec<_> = std::env::vars_os()
             .filter(|(key, _)| key != INSIDE)
             .chain([(OsString::from(INSIDE), OsString::from("1"))])
+            .chain(waiting.as_ref().map(Waiting::variable))
             .collect();
         let start = |user| reexec(Isolation { user, network: !self.keep_network }, &self.args, &env);
         let root = rustix::process::geteuid().is_root();
@@ -89,6 +103,7 @@ impl Entry {
             other => other,
         };
         let offspring = offspring.map_err(|source| Error::Refused { advice: advice(&source, read_sysctl), source })?;
+        waiting.map(Waiting::serve).transpose().map_err(serving)?;
         if self.pass_signals {
             signal::pass_on_to(offspring.pid())
                 .map_err(|source| Error::Io { what: "handling signals".into(), source })?;
@@ -129,6 +144,10 @@ macro_rules! inside {
             $crate::netns::inside(&format!("{module}{}", stringify!($name)), $body);
         }
     };
+}
+
+fn serving(source: io::Error) -> Error {
+    Error::Io { what: "serving ports of the host".into(), source }
 }
 
 fn read_sysctl(name: &str) -> Option<String> {

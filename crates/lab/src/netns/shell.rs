@@ -8,7 +8,7 @@ use super::emulator::{Emulator, Links};
 use super::settings::Settings;
 use super::switch::{Cable, Peers};
 use super::topology::{self, Far};
-use super::{Block, Entered, Entry, Error, Network};
+use super::{Block, Entered, Entry, Error, Network, outside};
 use crate::program::Folder;
 use crate::world::{Fate, Host, Record, Reply, Site, World};
 use headstart_core::time::Duration;
@@ -40,21 +40,29 @@ const SLOW: Duration = Duration::from_millis(150);
 /// Starts this program again with the same arguments, so it must be reached again by the same way; what the caller did
 /// before is done twice.
 pub fn shell(link: &str, command: &[OsString]) -> Result<i32, Error> {
-    shell_with(link, command, &Settings::default())
+    shell_with(link, command, &Settings::default(), &[])
 }
 
-/// As [`shell`], with the emulator set up by `settings`.
-pub fn shell_with(link: &str, command: &[OsString], settings: &Settings) -> Result<i32, Error> {
+/// As [`shell`], with the emulator set up by `settings`, and with `host_ports` of this host at [`HOST_NAME`](super::HOST_NAME), TCP and UDP.
+pub fn shell_with(link: &str, command: &[OsString], settings: &Settings, host_ports: &[u16]) -> Result<i32, Error> {
     // Said outside, before anything is started.
     let spec = super::sized_link(link)?;
     let link = &spec.to_string();
     let outer = outer_block()?;
-    match Entry::this_command().keep_network(outer.is_some()).pass_signals().enter()? {
+    if outer.is_some() && !host_ports.is_empty() {
+        return Err(Error::World("ports of the host are opened by the outermost lab: give it --host-port".into()));
+    }
+    let entry = Entry::this_command().keep_network(outer.is_some()).pass_signals();
+    match entry.host_ports(!host_ports.is_empty()).enter()? {
         Entered::Ended(status) => return Ok(status),
         Entered::Inside => {}
     }
     let Some(outer) = outer else {
-        let network = Network::build_with(&default_world(link), settings)?;
+        let mut world = default_world(link);
+        let host = (!host_ports.is_empty()).then(|| outside::site(site(outside::NAME, outside::PLACE, (true, true))));
+        world.sites.extend(host.clone());
+        let network = Network::build_with(&world, settings)?;
+        host.map(|host| outside::open(&network, &host, host_ports)).transpose()?;
         let control = control(network.emulator.links(), spec)?;
         let status = run_command(command, |command| {
             network.adopt(command)?;
@@ -145,22 +153,8 @@ pub(super) fn vouch(certificate: &super::Certificate) {
 
 /// A few sites, dual-stack and troubled, behind the link called `link`.
 pub fn default_world(link: &str) -> World {
-    let record = |reply| Record { delay: Duration::ZERO, reply, ttl: TTL };
-    let host = |addr: IpAddr, extra_rtt, fate| Host { addr, extra_rtt, fate };
-    let site = |name: &str, n: u16, families: (bool, bool)| {
-        let [high, low] = n.to_be_bytes();
-        let v4 = host([198, 19, high, low].into(), Duration::ZERO, Fate::Answers);
-        let v6 = host([0x2001, 0xdb8, n, 0, 0, 0, 0, 1].into(), Duration::ZERO, Fate::Answers);
-        Site {
-            name: format!("{name}.lab.example"),
-            v4: families.0.then_some(v4).into_iter().collect(),
-            v6: families.1.then_some(v6).into_iter().collect(),
-            a: record(Reply::Records),
-            aaaa: record(Reply::Records),
-            https: None,
-        }
-    };
-    let both = |name, n| site(name, n, (true, true));
+    let named = |name: &str, n, families| site(&format!("{name}.lab.example"), n, families);
+    let both = |name, n| named(name, n, (true, true));
     let mut slow = both("slow-v6", 4);
     slow.v6.iter_mut().for_each(|host| host.extra_rtt = SLOW);
     let mut lost = both("aaaa-lost", 5);
@@ -170,6 +164,23 @@ pub fn default_world(link: &str) -> World {
     let mut refused = both("refused-v6", 7);
     refused.v6.iter_mut().for_each(|host| host.fate = Fate::Refuses);
     let sites =
-        vec![both("www", 1), site("v4", 2, (true, false)), site("v6", 3, (false, true)), slow, lost, hole, refused];
+        vec![both("www", 1), named("v4", 2, (true, false)), named("v6", 3, (false, true)), slow, lost, hole, refused];
     World::new(link, 1, sites)
+}
+
+/// The site of that name, the `n`th, with an address in each of `families` (IPv4, IPv6).
+fn site(name: &str, n: u16, families: (bool, bool)) -> Site {
+    let record = |reply| Record { delay: Duration::ZERO, reply, ttl: TTL };
+    let host = |addr: IpAddr| Host { addr, extra_rtt: Duration::ZERO, fate: Fate::Answers };
+    let [high, low] = n.to_be_bytes();
+    let v4 = host([198, 19, high, low].into());
+    let v6 = host([0x2001, 0xdb8, n, 0, 0, 0, 0, 1].into());
+    Site {
+        name: name.into(),
+        v4: families.0.then_some(v4).into_iter().collect(),
+        v6: families.1.then_some(v6).into_iter().collect(),
+        a: record(Reply::Records),
+        aaaa: record(Reply::Records),
+        https: None,
+    }
 }
