@@ -55,14 +55,16 @@ impl Account<'_> {
         rows.filter_map(|r| Some((key(r)?, r))).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, r)| r)
     }
 
+    /// How many rows have which verdict, and why none can have one.
     fn count(&self) -> String {
         let count = |verdict| self.rows.iter().filter(|r| r.verdict == Some(verdict)).count();
         let parts =
             Verdict::ALL.iter().map(|v| (count(*v), v)).filter(|(n, _)| *n > 0).map(|(n, v)| format!("{n} {v}"));
-        match parts.collect::<Vec<_>>() {
+        let counts = match parts.collect::<Vec<_>>() {
             none if none.is_empty() => format!("{} not judged", self.rows.len()),
             some => some.join(", "),
-        }
+        };
+        self.claim.unjudged.as_ref().map_or_else(|| counts.clone(), |why| format!("{counts}: {why}"))
     }
 }
 
@@ -170,6 +172,7 @@ pub fn json(headlines: &[headline::Line<'_>], accounts: &[Account<'_>], how: &st
             "id": a.claim.id,
             "experiment": a.claim.experiment,
             "planned": a.claim.planned,
+            "unjudged": a.claim.unjudged,
             "verdict": a.verdict(),
             "valid": a.outcome.map(|o| o.valid),
             "extent": a.outcome.and_then(|o| o.extent.as_ref()),
@@ -276,6 +279,23 @@ mod tests {
         assert_eq!(verdicts["how"].as_str(), Some("a \"how\""));
         assert_eq!(verdicts["claim"].as_array().unwrap().len(), 1, "only what has a verdict");
         assert_eq!(verdicts["claim"][0]["verdict"].as_str(), Some("reproduced"));
+    }
+
+    #[test]
+    fn a_claim_that_cannot_be_judged_says_why() {
+        let claims = Claims::built_in().unwrap();
+        let rows = vec![Row {
+            claim: Some("P1.6".into()),
+            ..Row::measured("synthetic", "connections served from the pool", "%", "headstart-3600s", 68.7)
+        }];
+        let outcomes = [Outcome { experiment: "app-session".into(), ..outcome(rows) }];
+        let accounts = accounts(&claims, &outcomes);
+        let text = table(&accounts).to_markdown();
+        let line = text.lines().find(|l| l.starts_with("| P1.6 ")).unwrap();
+        assert!(line.contains("| instrument only | 1 not judged: A range over apps"), "{line}");
+        let object = json(&[], &accounts, "how");
+        let claim = object["claims"].as_array().unwrap().iter().find(|c| c["id"] == "P1.6").unwrap();
+        assert!(claim["unjudged"].as_str().unwrap().starts_with("A range over apps"), "{claim}");
     }
 
     #[test]
