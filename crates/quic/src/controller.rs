@@ -56,12 +56,13 @@ impl Factory {
     }
 }
 
-impl ControllerFactory for Factory {
-    fn build(self: Arc<Self>, now: std::time::Instant, current_mtu: u16) -> Box<dyn Quinn> {
+impl Factory {
+    /// The controller of a path: with what is remembered the first time, then without.
+    pub(super) fn make(&self, now: std::time::Instant, current_mtu: u16) -> Controller {
         let clock = self.memory.clock();
         if self.used.swap(true, Ordering::Relaxed) {
             // Another path: nothing is known of it.
-            return Box::new(Controller::Branch(clock, Box::new(self.sender(current_mtu, None))));
+            return Controller::Branch(clock, Box::new(self.sender(current_mtu, None)));
         }
         let mut live = Live {
             sender: self.sender(current_mtu, self.remembered),
@@ -75,7 +76,13 @@ impl ControllerFactory for Factory {
             live.lease(clock.moment(now));
         }
         *locked(&self.live) = Some(live);
-        Box::new(Controller::Live(clock, Owner(Arc::clone(&self.live), self.memory.clone())))
+        Controller::Live(clock, Owner(Arc::clone(&self.live), self.memory.clone()))
+    }
+}
+
+impl ControllerFactory for Factory {
+    fn build(self: Arc<Self>, now: std::time::Instant, current_mtu: u16) -> Box<dyn Quinn> {
+        Box::new(self.make(now, current_mtu))
     }
 }
 
@@ -223,6 +230,15 @@ impl Controller {
         {
             live.lease(clock.moment(now));
         }
+    }
+
+    /// Whether its window doubles in a round trip: not while what is remembered is being tried.
+    #[cfg(feature = "s2n-quic")]
+    pub(super) fn is_in_slow_start(&self) -> bool {
+        let doubles = |sender: &Sender| {
+            sender.phase() != Phase::Unvalidated && sender.threshold().is_none_or(|end| sender.window() < end)
+        };
+        self.look(doubles).unwrap_or(false)
     }
 
     fn look<T>(&self, look: impl FnOnce(&Sender) -> T) -> Option<T> {

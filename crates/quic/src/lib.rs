@@ -6,6 +6,8 @@ mod controller;
 mod endpoint;
 mod plan;
 mod qlog;
+#[cfg(feature = "s2n-quic")]
+pub mod s2n;
 mod store;
 mod token;
 
