@@ -1,7 +1,7 @@
 //! `headstart lab shell --host-port`: a server on the host, reached from behind an emulated link by its documented name.
 
 use crate::scene::{Ended, HEADSTART, Scratch, Server};
-use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
 use std::net::SocketAddr;
 
 /// The same file by each protocol, the last of them over UDP; then a port at which nothing listens outside, and one that is not open.
@@ -22,7 +22,7 @@ fn a_server_on_the_host_is_behind_the_link() {
     let server = Server::start(scratch, &["--name", "host.lab.example", "--store", "memory"]);
     let port = server.address.port().to_string();
     // Bound, so that no other program listens there.
-    let bound = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    let bound = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
     bind(&bound, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let silent = SocketAddr::try_from(getsockname(&bound).unwrap()).unwrap().port().to_string();
 
