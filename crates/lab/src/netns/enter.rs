@@ -103,7 +103,7 @@ impl Entry {
             other => other,
         };
         let offspring = offspring.map_err(|source| Error::Refused { advice: advice(&source, read_sysctl), source })?;
-        waiting.map(Waiting::serve).transpose().map_err(serving)?;
+        waiting.as_ref().map(Waiting::serve).transpose().map_err(serving)?;
         if self.pass_signals {
             signal::pass_on_to(offspring.pid())
                 .map_err(|source| Error::Io { what: "handling signals".into(), source })?;

@@ -44,7 +44,7 @@ struct Door {
     datagrams: bool,
 }
 
-/// What waits outside for the sockets of a lab.
+/// What waits outside for the sockets of a lab; leaves no file behind.
 pub(super) struct Waiting {
     listener: OwnedFd,
     folder: Folder,
@@ -66,11 +66,11 @@ impl Waiting {
     }
 
     /// Serves the sockets of the lab in a thread of its own, as long as this process lives.
-    pub fn serve(self) -> io::Result<()> {
+    pub fn serve(&self) -> io::Result<()> {
+        let listener = self.listener.try_clone()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new().name("host-ports".into()).spawn(move || {
-            let Ok(inside) = accept(&self.listener) else { return };
-            drop(self);
+            let Ok(inside) = accept(&listener) else { return };
             runtime.block_on(async {
                 // Until the lab has passed them all, and has closed its end.
                 while let Ok((door, sockets)) = receive::<Door>(&inside, RecvFlags::empty()) {
@@ -133,7 +133,7 @@ async fn pass(door: Door, socket: OwnedFd) {
     }
 }
 
-/// Where a server on the host listens, if on one family alone.
+/// Where a server on the host may listen. TCP tries both.
 fn here(port: u16) -> [SocketAddr; 2] {
     [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()].map(|ip| (ip, port).into())
 }
