@@ -160,6 +160,12 @@ struct StartReport {
 }
 
 impl StartReport {
+    /// The window in bytes that there is, or that may be there before what is written now has left: a jump to what is remembered finds
+    /// data to send.
+    fn window(&self) -> u64 {
+        self.watch.window().unwrap_or(0).max(self.remembered)
+    }
+
     /// As Server-Timing (W3C) has it: the start rule, what was remembered of the path and the window now, in bytes.
     fn header(&self) -> Option<HeaderValue> {
         let Self { rule, remembered, .. } = self;
@@ -305,12 +311,12 @@ impl Asked {
         match body {
             Body::Empty => {}
             Body::Text(text) => {
-                self.opened.set_send_window(sending(self.report.watch.window().unwrap_or(0)));
+                self.opened.set_send_window(sending(self.report.window()));
                 self.pieces(stream, &mut pieces, text).await?;
             }
             Body::File(mut chunks) => {
                 loop {
-                    let window = self.report.watch.window().unwrap_or(0);
+                    let window = self.report.window();
                     // quinn keeps a piece until all of it was acknowledged: several are to fit into what it may keep.
                     let is_little = window < LARGE || turn.is_none_or(Turn::is_scarce);
                     let Some(piece) = chunks.next(is_little).await else { break };
@@ -364,5 +370,21 @@ impl Asked {
             }
         }
         Err(Code::H3_REQUEST_CANCELLED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headstart_quic::{CarefulResume, Store};
+
+    #[test]
+    fn a_connection_may_keep_what_it_will_send_after_a_jump() {
+        let report = |remembered| {
+            let plan = CarefulResume::new(Store::memory()).plan(TokioRuntime.now(), ([192, 0, 2, 1], 443).into(), true);
+            StartReport { watch: plan.apply(&mut TransportConfig::default()), rule: "careful-resume", remembered }
+        };
+        assert_eq!(sending(report(0).window()), LEAST_SENDING);
+        assert_eq!(sending(report(400_000).window()), 1_600_000);
     }
 }
