@@ -160,10 +160,11 @@ struct StartReport {
 }
 
 impl StartReport {
-    /// The window in bytes that there is, or that may be there before what is written now has left: a jump to what is remembered finds
-    /// data to send.
-    fn window(&self) -> u64 {
-        self.watch.window().unwrap_or(0).max(self.remembered)
+    /// Bytes that may wait to be acknowledged, or to leave: a jump to what is remembered finds data to send, unless so many answers
+    /// are under way that each is to keep little (`is_scarce`), as those of clients that ask and take nothing are.
+    fn may_wait(&self, is_scarce: bool) -> u64 {
+        let now = sending(self.watch.window().unwrap_or(0));
+        if is_scarce { now } else { now.max(self.remembered.min(MOST_SENDING)) }
     }
 
     /// As Server-Timing (W3C) has it: the start rule, what was remembered of the path and the window now, in bytes.
@@ -311,17 +312,18 @@ impl Asked {
         match body {
             Body::Empty => {}
             Body::Text(text) => {
-                self.opened.set_send_window(sending(self.report.window()));
+                self.opened.set_send_window(self.report.may_wait(turn.is_none_or(Turn::is_scarce)));
                 self.pieces(stream, &mut pieces, text).await?;
             }
             Body::File(mut chunks) => {
                 loop {
-                    let window = self.report.window();
+                    let window = self.report.watch.window().unwrap_or(0);
+                    let is_scarce = turn.is_none_or(Turn::is_scarce);
                     // quinn keeps a piece until all of it was acknowledged: several are to fit into what it may keep.
-                    let is_little = window < LARGE || turn.is_none_or(Turn::is_scarce);
+                    let is_little = window < LARGE || is_scarce;
                     let Some(piece) = chunks.next(is_little).await else { break };
                     let piece = piece.map_err(|_| Code::H3_INTERNAL_ERROR)?;
-                    self.opened.set_send_window(sending(window));
+                    self.opened.set_send_window(self.report.may_wait(is_scarce));
                     self.pieces(stream, &mut pieces, piece).await?;
                 }
             }
@@ -384,7 +386,9 @@ mod tests {
             let plan = CarefulResume::new(Store::memory()).plan(TokioRuntime.now(), ([192, 0, 2, 1], 443).into(), true);
             StartReport { watch: plan.apply(&mut TransportConfig::default()), rule: "careful-resume", remembered }
         };
-        assert_eq!(sending(report(0).window()), LEAST_SENDING);
-        assert_eq!(sending(report(400_000).window()), 1_600_000);
+        assert_eq!(report(0).may_wait(false), LEAST_SENDING);
+        assert_eq!(report(400_000).may_wait(false), 400_000);
+        assert_eq!(report(400_000).may_wait(true), LEAST_SENDING, "many that take nothing keep little each");
+        assert_eq!(report(u64::MAX).may_wait(false), MOST_SENDING);
     }
 }
