@@ -100,7 +100,8 @@ struct Asked {
     server: u32,
     /// When first.
     at: Instant,
-    again: bool,
+    /// How often.
+    times: u32,
     /// Asked again for want of an answer, and not because a program asks too.
     repeated: bool,
     replied: bool,
@@ -137,6 +138,11 @@ impl Open {
     /// Whether programs have asked more than one server for it.
     pub fn is_asked_of_several(&self) -> bool {
         self.theirs.len() > 1
+    }
+
+    /// How often `server` was asked.
+    fn times(&self, server: u32) -> u32 {
+        self.asked_of.iter().find(|asked| asked.server == server).map_or(0, |asked| asked.times)
     }
 
     fn has_denied(&self, server: u32) -> bool {
@@ -275,12 +281,10 @@ impl Lookups {
         let number = self.servers.number(server);
         match open.asked_of.iter_mut().find(|asked| asked.server == number) {
             Some(asked) => {
-                asked.again = true;
+                asked.times += 1;
                 asked.repeated |= !asked.replied && now - asked.at >= ASKS_AGAIN_AFTER;
             }
-            None => {
-                open.asked_of.push(Asked { server: number, at: now, again: false, repeated: false, replied: false })
-            }
+            None => open.asked_of.push(Asked { server: number, at: now, times: 1, repeated: false, replied: false }),
         }
         let more = (open.asked_of.len() as u32) < self.servers.count();
         open.besides_at = more.then(|| now + self.servers.wait(server));
@@ -304,7 +308,7 @@ impl Lookups {
         let asked = open.asked_of.iter_mut().find(|asked| asked.server == number);
         let took = asked.and_then(|asked| {
             asked.replied = true;
-            (!asked.again).then(|| now - asked.at)
+            (asked.times == 1).then(|| now - asked.at)
         });
         self.servers.answered(now, number, took);
         open.replied = Some(number);
@@ -349,7 +353,8 @@ impl Lookups {
         let before = |server: u32| all.iter().take_while(move |s| **s != server);
         let is_next = |server: u32| is_over || before(server).all(|s| is_done(*s));
         match open.decider {
-            Some(Decider::Any) => !open.nos.is_empty(),
+            // A program that has asked another server waits for that one.
+            Some(Decider::Any) => all.iter().any(|server| open.has_denied(*server) && is_next(*server)),
             Some(Decider::Server(server)) => {
                 (is_denial(server) || open.decided_at_once && open.has_denied(server)) && is_next(server)
             }
@@ -460,7 +465,9 @@ impl Lookups {
                 self.refusals.push_front((open.question.clone(), *server, now));
             }
         }
-        if open.replied.is_some() {
+        // A refusal is no answer that another owes.
+        let is_answered = |server: u32| !open.nos.contains(&(server, LookupResult::Refused));
+        if open.replied.is_some_and(is_answered) {
             for asked in open.asked_of.iter().filter(|asked| !asked.replied) {
                 self.servers.was_silent(now, id, asked.server, asked.at);
             }
@@ -491,20 +498,24 @@ impl Lookups {
     }
 
     /// How many servers are passed over in the turns of `open`: every other time all up to the one that has answered the other question,
-    /// which the C library stays with; else those that have said no, be it to both questions, while another has said nothing.
+    /// which the C library stays with, and between all up to that of the others which was asked the least; else those that have said no,
+    /// be it to both questions, while another has said nothing.
     fn passed_over(&self, open: &Open, now: Instant) -> u32 {
         let next = || (1..=self.servers.count()).map(|n| self.servers.number(open.server() + n));
         let is_decider = |server: u32| open.decider == Some(Decider::Server(server)) && !open.has_denied(server);
-        if open.timed % 2 == 1 && next().any(is_decider) {
-            return next().take_while(|server| !is_decider(*server)).count() as u32;
-        }
-        if now >= open.asked + self.one_server() || next().all(|server| open.has_denied(server)) {
-            return 0;
-        }
         let refuses = |open: &Open, server| open.nos.contains(&(server, LookupResult::Refused));
         let both = |server| open.decider.is_none() && self.other_open(open).all(|other| refuses(other, server));
-        let says_no = |server: &u32| open.has_denied(*server) && (!refuses(open, *server) || both(*server));
-        next().take_while(says_no).count() as u32
+        let is_over = now >= open.asked + self.one_server() || next().all(|server| open.has_denied(server));
+        let says_no = |server: u32| !is_over && open.has_denied(server) && (!refuses(open, server) || both(server));
+        if !next().any(is_decider) {
+            return next().take_while(|server| says_no(*server)).count() as u32;
+        }
+        let wanted = if open.timed % 2 == 1 {
+            next().find(|server| is_decider(*server))
+        } else {
+            next().filter(|server| !is_decider(*server) && !says_no(*server)).min_by_key(|server| open.times(*server))
+        };
+        wanted.and_then(|wanted| next().position(|server| server == wanted)).unwrap_or(0) as u32
     }
 
     /// The next query whose time has come by `now`; a retry is counted as sent.

@@ -22,11 +22,11 @@ const KNOWN: &[(&str, Law, u64)] = &[
     ("happy-eyeballs-v3", Law::Reaches, 1),
     ("happy-eyeballs-v3", Law::InTime, 50),
     ("happy-eyeballs-v3", Law::OneSynASecond, 11),
-    ("sequential", Law::Reaches, 32),
-    ("sequential", Law::OneSynASecond, 18),
+    ("sequential", Law::Reaches, 21),
+    ("sequential", Law::OneSynASecond, 19),
     ("simultaneous", Law::Reaches, 3),
-    ("simultaneous", Law::InTime, 43),
-    ("simultaneous", Law::OneSynASecond, 158),
+    ("simultaneous", Law::InTime, 44),
+    ("simultaneous", Law::OneSynASecond, 157),
 ];
 
 /// How often `race` may break `law` in so many worlds. In a few worlds, such as one that is played again, not at all.

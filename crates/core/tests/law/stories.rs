@@ -560,3 +560,16 @@ fn a_program_of_ipv6_alone_is_not_led_to_ipv4_by_a_second_connect_where_there_is
     let world = World { client: Client::Chromium, families: (false, true), routes: (false, true), ..world() };
     keeps_only(&[Law::Hints], &World { front: Front::Both, v6: vec![Fate::Silent; 2], ..world });
 }
+
+#[test]
+fn a_program_that_asks_a_slow_server_is_not_told_the_refusal_of_another() {
+    let servers = vec![server(no(Says::Fails), says(1)), server(says(400), None)];
+    keeps_only(&[Law::Reaches], &World { v6: vec![Fate::Refuses(1)], ..asks(Client::Go, servers) });
+}
+
+#[test]
+fn no_server_is_left_out_for_good_because_another_has_answered_the_other_family() {
+    let only = |a, aaaa| Server { a, aaaa, https: None };
+    let servers = vec![only(after_refusing(1, 1), None), only(None, says(1)), only(None, None)];
+    keeps_only(&[Law::Reaches], &World { v6: vec![Fate::Refuses(1)], servers, ..world() });
+}
