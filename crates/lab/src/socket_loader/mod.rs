@@ -147,6 +147,14 @@ pub fn load_over(
     })
 }
 
+/// A load; none if it was given up, which is one that failed and no reason to end an experiment.
+pub fn unless_given_up(loaded: io::Result<SocketLoad>) -> io::Result<Option<SocketLoad>> {
+    match loaded {
+        Err(e) if e.kind() == io::ErrorKind::TimedOut => Ok(None),
+        other => other.map(Some),
+    }
+}
+
 async fn run(
     page: &Page,
     by: Dependency,
@@ -279,5 +287,19 @@ impl<'p> Visit<'p> {
             let (queue, opening) = (host.queue.clone(), host.opening.clone());
             tokio::spawn(connection::serve(name, protocol, queue, opening, shared.clone()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_that_was_given_up_is_no_error_and_no_load() {
+        let given_up = |kind: io::ErrorKind| unless_given_up(Err(kind.into()));
+        assert_eq!(given_up(io::ErrorKind::TimedOut).unwrap(), None);
+        assert!(given_up(io::ErrorKind::ConnectionRefused).is_err());
+        let load = SocketLoad { time: Duration::ZERO, objects: Vec::new(), connections: 1 };
+        assert_eq!(unless_given_up(Ok(load.clone())).unwrap(), Some(load));
     }
 }

@@ -283,11 +283,10 @@ fn load_without_browser(
         for _ in 0..rounds {
             let roots = recorder::roots_of(&stage.trust().certificate)?;
             let requests = put.requests(&names);
-            let loaded = stage
-                .network()
-                .on_client(|| socket_loader::load(&page, Dependency::Structure, requests, roots))?
+            let load = || socket_loader::load(&page, Dependency::Structure, requests, roots);
+            let loaded = socket_loader::unless_given_up(stage.network().on_client(load)?)
                 .with_context(|| format!("loading {} over sockets", page.name))?;
-            taken.add(n, &format!("loader-sockets{end}"), [ms(loaded.time)]);
+            taken.add(n, &format!("loader-sockets{end}"), [loaded.and_then(|loaded| ms(loaded.time))]);
         }
     }
     Ok(())

@@ -49,11 +49,11 @@ pub fn run(cx: &Context, page: Page, outcome: &mut Outcome) -> anyhow::Result<()
             let loaded = stages[n].load(&put.page, &content)?;
             let after = stages[n].bytes()?;
             let bytes = [0, 1].map(|channel| after[channel] - before[channel]);
-            let timing = loaded.objects[0];
+            let timing = loaded.map(|loaded| loaded.objects[0]).filter(|timing| !timing.failed);
             let ms = |time: headstart_core::time::Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
-            let times = [timing.sent, timing.end.saturating_sub(timing.sent), timing.end];
-            for ((_, taken), time) in taken.iter_mut().zip(times) {
-                taken.add(n, (!timing.failed).then(|| ms(time)), bytes);
+            let times = timing.map(|timing| [timing.sent, timing.end.saturating_sub(timing.sent), timing.end]);
+            for (part, (_, taken)) in taken.iter_mut().enumerate() {
+                taken.add(n, times.map(|times| ms(times[part])), bytes);
             }
         }
     }

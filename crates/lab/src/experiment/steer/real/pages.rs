@@ -161,14 +161,14 @@ fn turns(
         let shown = browsers[turn].load(&content.url).ok();
         let between = stages[turn].bytes()?;
         let loaded = stages[turn].load(&put.page, content)?;
-        let failed = loaded.objects.iter().any(|object| object.failed);
-        let ms = (loaded.time.as_secs_f64() * 1e6).round() / 1e3;
+        let whole = loaded.filter(|loaded| !loaded.objects.iter().any(|object| object.failed));
+        let ms = whole.map(|loaded| (loaded.time.as_secs_f64() * 1e6).round() / 1e3);
         let after = stages[turn].bytes()?;
         let bytes = |from: [u64; 2], to: [u64; 2]| [0, 1].map(|c| to[c] - from[c]);
         taken[turn] = Loads {
             browser: (shown.as_ref().map(|load| exact(load.load)), bytes(before, between)),
             paint: shown.and_then(|load| load.first_paint).map(exact),
-            loader: ((!failed).then_some(ms), bytes(between, after)),
+            loader: (ms, bytes(between, after)),
         };
     }
     Ok(taken)

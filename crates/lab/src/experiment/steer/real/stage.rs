@@ -147,13 +147,14 @@ impl Stage {
         Ok(command)
     }
 
-    /// Loads a page without a browser.
-    pub fn load(&self, page: &crate::page::Page, content: &Content) -> anyhow::Result<SocketLoad> {
+    /// Loads a page without a browser; none if that was given up.
+    pub fn load(&self, page: &crate::page::Page, content: &Content) -> anyhow::Result<Option<SocketLoad>> {
         let roots = recorder::roots_of(&content.trust.certificate)?;
         let transport = if self.way == Way::Multipath { Transport::Multipath } else { Transport::Tcp };
         let by = crate::page::Dependency::Structure;
         let load = || socket_loader::load_over(transport, page, by, content.requests.clone(), roots);
-        self.nodes.on(HOST, load)?.with_context(|| format!("loading {} over sockets", page.name))
+        let loaded = socket_loader::unless_given_up(self.nodes.on(HOST, load)?);
+        loaded.with_context(|| format!("loading {} over sockets", page.name))
     }
 
     /// Bytes that the host has sent and received over the fat channel and over the fast one so far, with all headers.
