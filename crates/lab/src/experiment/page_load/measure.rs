@@ -14,6 +14,9 @@ use headstart_core::time::Duration;
 const AN_HOUR: Lifetime = Lifetime::Fixed(Duration::from_secs(3600));
 /// Between the visits: longer than the lifetime of every record, shorter than an hour.
 const BETWEEN: Duration = Duration::from_secs(1800);
+/// A week of visits, three a day: what servers pay once a network is known.
+const A_WEEK: usize = 21;
+const THREE_A_DAY: Duration = Duration::from_secs(8 * 3600);
 
 /// Which visit of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +88,8 @@ pub struct Taken {
     connections: u64,
     /// Attempts and connections of first visits alone.
     first: (u64, u64),
+    /// Those of a week of visits; nothing of most arms.
+    week: (u64, u64),
 }
 
 /// One network and one reading of the pages.
@@ -119,6 +124,7 @@ impl Block {
             unused: 0,
             connections: 0,
             first: (0, 0),
+            week: (0, 0),
         };
         let name = match reading {
             Dependency::Structure => format!("{}{suffix}", place.name),
@@ -161,6 +167,9 @@ impl Block {
                 taken.syns += traffic.syns;
                 taken.queries += traffic.queries;
                 taken.unused += browser.unused();
+            }
+            if [BrowserArm::BARE.name, super::rows::OURS].contains(&taken.arm.name) {
+                taken.visit_for_a_week(page, reading, world_of(place, page, seed, 0))?;
             }
             for visit in visits {
                 // To the microsecond: a text of it reads back as the same number.
@@ -256,6 +265,13 @@ impl Block {
                 price("objects not loaded, a load", taken.failed);
             }
             price_of("connection attempts a connection used, first visits", taken.first.0, taken.first.1);
+            if taken.week.1 > 0 {
+                price_of(
+                    "connection attempts a connection used, a week of three visits a day",
+                    taken.week.0,
+                    taken.week.1,
+                );
+            }
         }
         prices
     }
@@ -286,5 +302,20 @@ impl Taken {
         self.loads += 1;
         self.connections += load.connections as u64;
         self.failed += load.objects.iter().filter(|o| o.failed).count() as u64;
+    }
+
+    fn visit_for_a_week(
+        &mut self,
+        page: &Page,
+        reading: Dependency,
+        (world, seed): (World, u64),
+    ) -> anyhow::Result<()> {
+        let mut browser = Browser::new(&world, self.arm, seed)?;
+        for _ in 0..A_WEEK {
+            self.week.1 += browser.load(page, reading).connections as u64;
+            browser.idle(THREE_A_DAY);
+        }
+        self.week.0 += browser.traffic().syns;
+        Ok(())
     }
 }
