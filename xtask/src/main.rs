@@ -107,9 +107,9 @@ const ALL: &[Chore] = &[
     Chore {
         group: Group::Long,
         name: "interop",
-        arguments: "[STACK ...] [CASE ...] [--rounds N] [--program FILE]",
+        arguments: "[STACK ...] [CASE ...] [resumed] [--rounds N] [--program FILE]",
         summary: "quic-go, aioquic, ngtcp2, s2n-quic, quiche and Chromium against `headstart serve`, and `headstart get` against their servers, \
-                  each case 50 times or N; fetches four of them from their registries, of which quiche takes minutes to build; writes docs/results/interop.md, unless stacks or cases are named",
+                  each case 50 times or N; `resumed`: what s2n-quic gains by `headstart-quic`; fetches four of them from their registries, of which quiche takes minutes to build; writes docs/results/interop.md, unless parts are named",
         run: interop::run,
     },
     Chore {

@@ -6,6 +6,7 @@ mod case;
 mod page;
 mod peer;
 mod relay;
+mod resumed;
 mod round;
 
 use crate::Failure;
@@ -15,11 +16,14 @@ use crate::tree::workspace_root;
 use case::Case;
 use page::{Cell, Row};
 use peer::{Peer, Ready};
+use resumed::{Program, Resumed};
 use round::{Pair, Scene};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 /// Rounds of each case.
 const ROUNDS: u32 = 50;
+/// The word for what a stack's server gains by the windows of `headstart-quic`.
+const RESUMED: &str = "resumed";
 /// Where the table is.
 const PAGE: &str = "docs/results/interop.md";
 /// Whose connection it is: another's to `serve`, or that of `get` to another.
@@ -45,12 +49,13 @@ struct Wanted {
     rounds: Option<u32>,
     peers: Vec<String>,
     cases: Vec<String>,
+    resumed: bool,
     program: Option<PathBuf>,
 }
 
 impl Wanted {
     fn is_all(&self) -> bool {
-        self.peers.is_empty() && self.cases.is_empty()
+        self.peers.is_empty() && self.cases.is_empty() && !self.resumed
     }
 }
 
@@ -68,11 +73,12 @@ fn wanted(arguments: &[String]) -> Result<Wanted, Failure> {
                 Some(number) => wanted.rounds = Some(number),
                 None => return usage("`--rounds` needs a number".to_owned()),
             },
+            RESUMED => wanted.resumed = true,
             name if peer::ALL.iter().any(|peer| peer.name == name) => wanted.peers.push(name.to_owned()),
             name if case::ALL.iter().any(|case| case.name == name) => wanted.cases.push(name.to_owned()),
             stranger => {
                 let names = peer::ALL.iter().map(|peer| peer.name).chain(case::ALL.iter().map(|case| case.name));
-                let known = names.collect::<Vec<_>>().join(", ");
+                let known = names.chain([RESUMED]).collect::<Vec<_>>().join(", ");
                 return usage(format!("`{stranger}` is not one of: {known}, --rounds N, --program FILE"));
             }
         }
@@ -87,8 +93,36 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     let headstart = wanted.program.clone().map_or_else(|| built(false), Ok)?;
     let scratch = Scratch::new("interop")?;
     let pair = Pair::new(&scratch.folder("site")?).map_err(|why| Failure::Failed(format!("the site: {why}")))?;
+    let mut bad = Vec::new();
+    // Only what is named, or all.
+    let is_matrix = wanted.is_all() || !(wanted.peers.is_empty() && wanted.cases.is_empty());
+    let (rows, versions) =
+        if is_matrix { matrix(&wanted, rounds, (&headstart, &pair, &scratch), &mut bad)? } else { Default::default() };
+    let is_resumed = wanted.is_all() || wanted.resumed;
+    let resumed = if is_resumed { gains(&wanted, (&headstart, &pair, &scratch), &mut bad)? } else { None };
+    if wanted.is_all() {
+        let page = workspace_root()?.join(PAGE);
+        let text = page::text(&versions, &rows, rounds) + &resumed.map_or_else(String::new, |resumed| resumed.text());
+        fs::write(&page, text).map_err(|e| Failure::Failed(format!("{}: {e}", page.display())))?;
+    }
+    match bad.len() {
+        0 => Ok(()),
+        n => Err(Failure::Failed(format!("{n} rounds did not come to what they should:\n  {}", bad.join("\n  ")))),
+    }
+}
+
+/// The command, what is served, and a place for files.
+type Tools<'a> = (&'a Path, &'a Pair, &'a Scratch);
+
+/// Every wanted stack and case, and the stacks' versions.
+fn matrix(
+    wanted: &Wanted,
+    rounds: u32,
+    (headstart, pair, scratch): Tools<'_>,
+    bad: &mut Vec<String>,
+) -> Result<(Vec<Row>, Vec<String>), Failure> {
     let is_wanted = |names: &[String], name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
-    let (mut rows, mut bad, mut versions) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut rows, mut versions) = (Vec::new(), Vec::new());
     for peer in peer::ALL.iter().filter(|peer| is_wanted(&wanted.peers, peer.name)) {
         let ready = match (peer.ready)(&scratch.folder(peer.name)?) {
             Ok(ready) => ready,
@@ -99,7 +133,7 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
             Err(why) => return Err(Failure::Failed(format!("{}: {why}", peer.name))),
         };
         versions.push(format!("{} {}", peer.name, ready.version));
-        let scene = Scene { headstart: &headstart, pair: &pair, folder: &scratch.folder("round")? };
+        let scene = Scene { headstart, pair, folder: &scratch.folder("round")? };
         let cases: Vec<&Case> = case::ALL.iter().filter(|case| is_wanted(&wanted.cases, case.name)).collect();
         for direction in (0..DIRECTIONS.len()).filter(|&direction| peer.plays[direction](case::HANDSHAKE)) {
             let row = row(peer, &ready, direction, &cases, rounds, &scene);
@@ -108,14 +142,33 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
             rows.push(row);
         }
     }
-    if wanted.is_all() {
-        let page = workspace_root()?.join(PAGE);
-        let text = page::text(&versions, &rows, rounds);
-        fs::write(&page, text).map_err(|e| Failure::Failed(format!("{}: {e}", page.display())))?;
-    }
-    match bad.len() {
-        0 => Ok(()),
-        n => Err(Failure::Failed(format!("{n} rounds did not come to what they should:\n  {}", bad.join("\n  ")))),
+    Ok((rows, versions))
+}
+
+/// What a server of another stack gains by the windows of `headstart-quic`; none if it cannot be had.
+fn gains(
+    wanted: &Wanted,
+    (headstart, pair, scratch): Tools<'_>,
+    bad: &mut Vec<String>,
+) -> Result<Option<Resumed>, Failure> {
+    let program = match Program::built(&scratch.folder("resumed-program")?) {
+        Ok(program) => program,
+        Err(why) if wanted.resumed => return Err(Failure::Failed(why)),
+        Err(why) => {
+            println!("xtask: skipped: {RESUMED}: {why}");
+            return Ok(None);
+        }
+    };
+    match program.measured(headstart, pair, &scratch.folder(RESUMED)?) {
+        Ok(resumed) => {
+            println!("xtask:{}", resumed.text());
+            bad.extend(resumed.doubt());
+            Ok(Some(resumed))
+        }
+        Err(why) => {
+            bad.push(format!("{RESUMED}, {why}"));
+            Ok(None)
+        }
     }
 }
 
@@ -151,6 +204,7 @@ mod tests {
         let all = wanted(&words("quic-go loss --rounds 3")).unwrap();
         assert_eq!((all.rounds, &all.peers[..], &all.cases[..]), (Some(3), &words("quic-go")[..], &words("loss")[..]));
         assert!(!all.is_all() && wanted(&words("--rounds 3 --program x")).unwrap().is_all());
+        assert!(wanted(&words("resumed")).is_ok_and(|wanted| wanted.resumed && !wanted.is_all()));
         for wrong in ["quick", "--program", "--rounds", "--rounds 0", "--rounds many"] {
             assert!(matches!(wanted(&words(wrong)), Err(Failure::Usage(_))), "{wrong}");
         }

@@ -115,7 +115,7 @@ fn aioquic(folder: &Path) -> Result<Ready, String> {
 }
 
 fn s2n_quic(folder: &Path) -> Result<Ready, String> {
-    crated(folder, "s2n-quic", include_str!("programs/s2n_quic.toml"), include_str!("programs/s2n_quic.rs"))
+    own(folder, "s2n-quic", [include_str!("programs/s2n_quic.toml"), include_str!("programs/s2n_quic.rs")])
 }
 
 fn quiche(folder: &Path) -> Result<Ready, String> {
@@ -123,11 +123,18 @@ fn quiche(folder: &Path) -> Result<Ready, String> {
     for tool in ["cmake", "clang"] {
         done(Command::new(tool).arg("--version")).map_err(|why| format!("{why} (Debian package: {tool})"))?;
     }
-    crated(folder, "quiche", include_str!("programs/quiche.toml"), include_str!("programs/quiche.rs"))
+    own(folder, "quiche", [include_str!("programs/quiche.toml"), include_str!("programs/quiche.rs")])
 }
 
-/// A program over a crate, built with what the registry has of it. What was built before is used again.
-fn crated(folder: &Path, name: &str, manifest: &str, source: &str) -> Result<Ready, String> {
+/// A stack that is a crate.
+fn own(folder: &Path, name: &str, written: [&str; 2]) -> Result<Ready, String> {
+    let (version, program) = crated(folder, name, name, written)?;
+    Ok(Ready { version, kind: Kind::Own(vec![program]) })
+}
+
+/// A program over the crate `of`, out of a manifest and a source, built with what the registry has of it: the crate's version, and the program.
+/// What was built before under this name is used again.
+pub fn crated(folder: &Path, of: &str, name: &str, [manifest, source]: [&str; 2]) -> Result<(String, PathBuf), String> {
     let manifest_path = folder.join("Cargo.toml");
     let written = fs::create_dir(folder.join("src"))
         .and_then(|()| fs::write(folder.join("src/main.rs"), source))
@@ -149,8 +156,8 @@ fn crated(folder: &Path, name: &str, manifest: &str, source: &str) -> Result<Rea
         return Err(format!("it cannot be built: {}", errors.join("; ")));
     }
     let lock = fs::read_to_string(folder.join("Cargo.lock")).map_err(|e| e.to_string())?;
-    let version = locked(&lock, name).ok_or_else(|| format!("no {name} in Cargo.lock"))?;
-    Ok(Ready { version, kind: Kind::Own(vec![target.join("debug/peer")]) })
+    let version = locked(&lock, of).ok_or_else(|| format!("no {of} in Cargo.lock"))?;
+    Ok((version, target.join("debug/peer")))
 }
 
 /// The version of a crate in a Cargo.lock.

@@ -22,8 +22,10 @@ const HALF: usize = 10;
 /// What is served, and the certificate.
 pub struct Pair {
     site: PathBuf,
-    certificate: PathBuf,
-    key: PathBuf,
+    /// The certificate (PEM).
+    pub certificate: PathBuf,
+    /// Its key (PEM).
+    pub key: PathBuf,
 }
 
 impl Pair {
@@ -65,13 +67,14 @@ pub struct Scene<'a> {
 }
 
 /// A program whose output goes into a file; it ends with this.
-struct Running {
+pub struct Running {
     child: Child,
     said: PathBuf,
 }
 
 impl Running {
-    fn start(mut command: Command, said: PathBuf) -> Result<Self, String> {
+    /// Starts it; what it says goes into the file `said`.
+    pub fn start(mut command: Command, said: PathBuf) -> Result<Self, String> {
         let program = command.get_program().to_string_lossy().into_owned();
         let out = Output::create(&said).map_err(|e| e.to_string())?;
         let err = out.try_clone().map_err(|e| e.to_string())?;
@@ -81,7 +84,7 @@ impl Running {
     }
 
     /// Waits for its end, no longer than `limit`.
-    fn ended(&mut self, limit: Duration) -> Option<ExitStatus> {
+    pub fn ended(&mut self, limit: Duration) -> Option<ExitStatus> {
         let mut waited = Duration::ZERO;
         loop {
             if let Ok(Some(status)) = self.child.try_wait() {
@@ -94,12 +97,13 @@ impl Running {
         }
     }
 
-    fn said(&self) -> String {
+    /// All that it has said.
+    pub fn said(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.said).unwrap_or_default()).into_owned()
     }
 
     /// Its last line.
-    fn last(&self) -> String {
+    pub fn last(&self) -> String {
         self.said().lines().last().unwrap_or("it said nothing").to_owned()
     }
 }
@@ -129,7 +133,7 @@ fn held(server: &Running, port: u16) -> Result<Vec<TcpStream>, String> {
 }
 
 /// A port that is free over TCP and UDP.
-fn free_port() -> Result<u16, String> {
+pub fn free_port() -> Result<u16, String> {
     for _ in 0..100 {
         let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|e| e.to_string())?;
         let port = tcp.local_addr().map_err(|e| e.to_string())?.port();
@@ -138,6 +142,11 @@ fn free_port() -> Result<u16, String> {
         }
     }
     Err("no port is free".to_owned())
+}
+
+/// Whether a socket of UDP is bound to the port now.
+pub fn is_bound_now(port: u16) -> bool {
+    is_bound(&fs::read_to_string("/proc/net/udp").unwrap_or_default(), port)
 }
 
 /// Whether a socket of UDP is bound to the port, as the kernel lists them.
@@ -187,8 +196,7 @@ impl Scene<'_> {
             peer.server(case.name, port, &Served { site, pair: [certificate, key] })
         };
         let mut server = Running::start(command, self.folder.join("server"))?;
-        let list = || fs::read_to_string("/proc/net/udp").unwrap_or_default();
-        while !is_bound(&list(), port) {
+        while !is_bound_now(port) {
             if server.ended(Duration::ZERO).is_some() {
                 return Err(format!("the server has ended: {}", server.last()));
             }
