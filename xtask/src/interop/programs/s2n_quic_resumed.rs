@@ -15,7 +15,7 @@ const BYTES: usize = 1_000_000;
 async fn client(host: &str, port: u16, certificate: &str, times: usize) -> Result<()> {
     let address = tokio::net::lookup_host((host, port)).await?.find(|found| found.is_ipv4()).ok_or("no address")?;
     for _ in 0..times {
-        let client = Client::builder().with_tls(Path::new(certificate))?.with_io("0.0.0.0:0")?.start()?;
+        let mut client = Client::builder().with_tls(Path::new(certificate))?.with_io("0.0.0.0:0")?.start()?;
         let began = Instant::now();
         let mut connection = client.connect(Connect::new(address).with_server_name("localhost")).await?;
         let mut stream = connection.accept_receive_stream().await?.ok_or("no stream")?;
