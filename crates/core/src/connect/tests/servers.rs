@@ -112,3 +112,20 @@ fn whoever_asks_a_silent_server_itself_is_answered_by_the_other() {
     let (at, _) = s.outputs.iter().find(|(_, o)| matches!(o, Output::Answered(..))).expect("an answer");
     assert_eq!(*at, (began + ms(10)).as_nanos() / 1_000_000);
 }
+
+#[test]
+fn a_server_is_not_silent_because_another_refuses() {
+    use crate::connect::lookups::{Lookups, Question};
+    let at = Instant::from_millis;
+    for (no, is_silent) in [(LookupResult::Refused, false), (LookupResult::NoData(ms(60_000)), true)] {
+        let mut lookups = Lookups::default();
+        lookups.servers.are(2);
+        let question = Question { app: "go".into(), name: "a.example".into(), record: V4.into() };
+        let (id, _) = lookups.ask(at(0), 0, &question, 0);
+        [0, 1].into_iter().for_each(|server| lookups.sent(at(0), id, server));
+        lookups.replied(at(10), id, 1);
+        lookups.note_denial(id, &no);
+        lookups.close(at(2000), id);
+        assert_eq!(lookups.servers.instead_of(0) != 0, is_silent, "{no:?}");
+    }
+}
