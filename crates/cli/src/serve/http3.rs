@@ -13,9 +13,9 @@ use h3::error::{Code, ConnectionError};
 use h3::quic;
 use h3::server::RequestResolver;
 use headstart_quic::Watch;
-use hyper::Response;
 use hyper::body::Bytes;
-use hyper::header::{self, DATE, HeaderMap, HeaderValue};
+use hyper::header::{self, CONTENT_LENGTH, DATE, HeaderMap, HeaderValue};
+use hyper::{Method, Response};
 use quinn::{Connecting, Connection, Endpoint, Incoming, Runtime as _, TokioRuntime, TransportConfig};
 use std::pin::pin;
 use std::sync::Arc;
@@ -195,13 +195,18 @@ async fn connection(opened: Connection, serving: Serving, place: Arc<Place>, rep
         () = serving.stopped() => return,
     };
     let Ok(Ok(mut http)) = built else { return };
-    let mut requests = JoinSet::new();
+    let (mut requests, mut ends) = (JoinSet::new(), JoinSet::new());
     let stopped = serving.clone();
     let mut stopped = pin!(stopped.stopped());
     loop {
         tokio::select! {
             () = &mut stopped => break,
-            Some(_) = requests.join_next(), if !requests.is_empty() => {}
+            Some(done) = requests.join_next(), if !requests.is_empty() => {
+                if let Ok(Some(stream)) = done {
+                    ends.spawn(ended(stream));
+                }
+            }
+            Some(_) = ends.join_next(), if !ends.is_empty() => {}
             // What goes wrong with one connection concerns its client alone.
             accepted = http.accept() => match accepted {
                 Ok(Some(resolver)) => {
@@ -234,8 +239,22 @@ async fn connection(opened: Connection, serving: Serving, place: Arc<Place>, rep
     finish(requests).await;
 }
 
-async fn finish(mut requests: JoinSet<()>) {
+async fn finish(mut requests: JoinSet<Option<Stream>>) {
     while requests.join_next().await.is_some() {}
+}
+
+/// Waits for the end of a request that has its answer. It may come in a packet behind the head's, and the clients of h3 over s2n-quic take it
+/// for an error if they are told to stop sending where nothing but the end is left to send.
+async fn ended(mut stream: Stream) {
+    let _ = tokio::time::timeout(PATIENCE, stream.recv_data()).await;
+    stream.stop_sending(Code::H3_NO_ERROR);
+}
+
+/// Whether the head of a request says that something comes behind it. None of ours reads that.
+fn has_content(method: &Method, headers: &HeaderMap) -> bool {
+    let is_nothing = |length: &HeaderValue| length.as_bytes() == b"0";
+    !matches!(*method, Method::GET | Method::HEAD)
+        || headers.get(CONTENT_LENGTH).is_some_and(|length| !is_nothing(length))
 }
 
 /// Whether a field is among them that concerns a connection of HTTP/1.1 alone: then the request is malformed (RFC 9114,
@@ -255,15 +274,20 @@ struct Asked {
 }
 
 impl Asked {
-    async fn answered(self, resolver: RequestResolver<Quic, Bytes>) {
+    /// Answers a request. The stream, unless all is over: the request may not have ended.
+    async fn answered(self, resolver: RequestResolver<Quic, Bytes>) -> Option<Stream> {
         // A request whose head does not end is no request.
         let head = tokio::time::timeout(PATIENCE, resolver.resolve_request()).await;
-        let Ok(Ok((request, mut stream))) = head else { return };
+        let Ok(Ok((request, mut stream))) = head else { return None };
         self.place.has_moved();
         let (head, ()) = request.into_parts();
         if is_of_one_connection(&head.headers) {
             stream.stop_sending(Code::H3_MESSAGE_ERROR);
-            return stream.stop_stream(Code::H3_MESSAGE_ERROR);
+            stream.stop_stream(Code::H3_MESSAGE_ERROR);
+            return None;
+        }
+        if has_content(&head.method, &head.headers) {
+            stream.stop_sending(Code::H3_NO_ERROR);
         }
         let visit = self.serving.access.visit(&head.method, &head.uri, head.version, &head.headers);
         let turn = self.place.answer();
@@ -279,12 +303,15 @@ impl Asked {
                 tokio::task::spawn_blocking(found).await
             }
         };
-        let Ok(found) = found else { return stream.stop_stream(Code::H3_INTERNAL_ERROR) };
-        let sent = self.send(&mut stream, found, turn.as_ref(), &visit).await;
+        let sent = match found {
+            Ok(found) => self.send(&mut stream, found, turn.as_ref(), &visit).await,
+            Err(_) => Err(Code::H3_INTERNAL_ERROR),
+        };
         // Less than was announced is never passed off as all of it.
         if let Err(code) = sent {
             stream.stop_stream(code);
         }
+        Some(stream)
     }
 
     /// Sends the answer; the code that ends the stream if it cannot.
@@ -305,8 +332,6 @@ impl Asked {
         if let Some(timing) = self.report.header() {
             head.headers.insert("server-timing", timing);
         }
-        // What comes behind the head of a request to us is not read.
-        stream.stop_sending(Code::H3_NO_ERROR);
         self.taken(stream.send_response(Response::from_parts(head, ()))).await?;
         let mut pieces = (Pieces::new(), visit);
         match body {

@@ -54,6 +54,37 @@ fn fields_of_a_connection_of_http1_make_a_request_of_http3_malformed() {
     });
 }
 
+/// HEADERS of `GET https://localhost/file.bin`, or of another method by its number in QPACK's static table.
+fn head(method: u8) -> Vec<u8> {
+    let (authority, path) = (b"localhost", b"/file.bin");
+    let mut fields = vec![0, 0, 0xC0 | method, 0xC0 | 23, 0x50, authority.len() as u8];
+    fields.extend(authority);
+    fields.extend([0x51, path.len() as u8]);
+    fields.extend(path);
+    [vec![1, fields.len() as u8], fields].concat()
+}
+
+#[test]
+fn a_request_whose_end_comes_late_is_not_told_to_stop_and_one_with_content_is() {
+    const GET: u8 = 17;
+    const POST: u8 = 20;
+    let scratch = Scratch::new();
+    scratch.file("file.bin", 1000);
+    let server = Server::start(scratch, &[]);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let connection = connected(&server).await;
+        for (method, expected) in [(GET, None), (POST, Some(0x100))] {
+            let (mut send, mut receive) = connection.open_bi().await.unwrap();
+            send.write_all(&head(method)).await.unwrap();
+            assert!(!receive.read_to_end(10_000).await.unwrap().is_empty());
+            let stopped = send.stopped();
+            let _ = send.finish();
+            assert_eq!(stopped.await.unwrap().map(quinn::VarInt::into_inner), expected, "{method}");
+        }
+    });
+}
+
 /// Builds the client by quic-go, if Go and that module are on this host; nothing is fetched for it.
 fn quic_go(scratch: &Path) -> Option<std::path::PathBuf> {
     let go = found("go", "golang-go")?;
