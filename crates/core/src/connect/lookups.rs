@@ -1,9 +1,14 @@
 //! Queries under way: repeated until they are answered or given up, shared by the jobs that wait for the same answer.
 
+mod open;
+
+pub(super) use open::{Decider, Open};
+
 use super::servers::Servers;
 use super::{AppId, LookupResult, QueryId};
 use crate::time::{Duration, Instant};
 use crate::wire::record::RecordType;
+use open::Asked;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -43,154 +48,6 @@ pub(super) struct Question {
     pub app: AppId,
     pub name: Arc<str>,
     pub record: RecordType,
-}
-
-#[derive(Debug)]
-pub(super) struct Open {
-    pub question: Question,
-    pub asked: Instant,
-    /// The account that its queries are counted in: that of the first request.
-    pub account: u32,
-    /// The server that was asked first.
-    pub first: u32,
-    /// Queries sent so far, each to the next server.
-    pub sent: u32,
-    /// Of those, how many went to the next server for want of an answer or after a refusal, and not because a program asked it.
-    turns: u32,
-    /// How many went to another server because the one before took longer than usual.
-    pub besides: u32,
-    /// When the next of these is due.
-    besides_at: Option<Instant>,
-    asked_of: Vec<Asked>,
-    /// The server that has answered last.
-    replied: Option<u32>,
-    /// Servers that have said that there is nothing or refused to say, each with its last word.
-    nos: Vec<(u32, LookupResult)>,
-    /// How many were refused.
-    pub refused: u32,
-    /// Every server has refused as often as it is asked: only another answer to the other family's question keeps this open.
-    pub exhausted: bool,
-    /// The other family's question has been answered: a server is there.
-    pub lasting: bool,
-    /// The other family has addresses: the servers that gave them decide on this one too.
-    pub decider: Option<Decider>,
-    /// It gave them when it was first asked: the C library does not ask it again for a family that it refuses.
-    pub decided_at_once: bool,
-    /// Retries done because their time came; retries after a refusal are not counted.
-    timed: usize,
-    /// When the next is due.
-    due: Instant,
-    /// A program that takes the first answer of several servers has had a denial.
-    denied: bool,
-    /// Servers that programs have asked themselves, and when, unless the answer has been passed on.
-    theirs: Vec<(u32, Option<Instant>)>,
-}
-
-/// Whose word on one family holds, since it gave addresses of the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Decider {
-    Server(u32),
-    /// They are in the cache.
-    Any,
-}
-
-/// A server that a question was sent to.
-#[derive(Debug)]
-struct Asked {
-    server: u32,
-    /// When first.
-    at: Instant,
-    /// How often.
-    times: u32,
-    /// Asked again for want of an answer, and not because a program asks too.
-    repeated: bool,
-    replied: bool,
-}
-
-impl Open {
-    /// What holds if nothing better comes: a denial before a refusal.
-    pub fn no(&self) -> Option<LookupResult> {
-        let denial = self.nos.iter().find(|(_, no)| *no != LookupResult::Refused);
-        denial.or(self.nos.first()).map(|(_, no)| no.clone())
-    }
-
-    /// The server that answered it last.
-    pub fn replied(&self) -> Option<u32> {
-        self.replied
-    }
-
-    /// Whether `server` has answered when it was first asked, and has not refused that.
-    pub fn was_answered_at_once(&self, server: u32) -> bool {
-        let refused = self.nos.contains(&(server, LookupResult::Refused));
-        self.asked_of.iter().any(|asked| asked.server == server && asked.replied && !asked.repeated) && !refused
-    }
-
-    /// A program that asks several servers has had a denial from one.
-    pub fn was_denied(&mut self) {
-        self.denied = true;
-    }
-
-    /// Whether what comes now is none of a program's: it has taken the denial that came first, and would the next time.
-    pub fn is_settled(&self) -> bool {
-        self.denied
-    }
-
-    /// Whether programs have asked more than one server for it.
-    pub fn is_asked_of_several(&self) -> bool {
-        self.theirs.len() > 1
-    }
-
-    /// How often `server` was asked.
-    fn times(&self, server: u32) -> u32 {
-        self.asked_of.iter().find(|asked| asked.server == server).map_or(0, |asked| asked.times)
-    }
-
-    fn has_denied(&self, server: u32) -> bool {
-        self.nos.iter().any(|(of, _)| *of == server)
-    }
-
-    /// Whether it was just retransmitted because the network seems to drop it.
-    pub fn falls_silent(&self) -> bool {
-        self.timed == SILENT_AFTER
-    }
-
-    /// Whether it has been counted as such.
-    pub fn was_silent(&self) -> bool {
-        self.timed >= SILENT_AFTER
-    }
-
-    /// The server that is asked next; counted as sent.
-    pub fn next_server(&mut self) -> u32 {
-        self.sent += 1;
-        self.turns += 1;
-        self.server()
-    }
-
-    /// The server that was asked last.
-    pub fn server(&self) -> u32 {
-        self.first + self.turns
-    }
-
-    /// Programs have been answered what server number `server` of `count` said: if one asks again, that is another question.
-    pub fn was_passed_on(&mut self, server: u32, count: u32) {
-        self.theirs.iter_mut().filter(|(of, _)| of % count == server).for_each(|(_, at)| *at = None);
-    }
-
-    /// A program asks server number `server` anew: a refusal of before is of no matter.
-    pub fn is_anew(&mut self, server: u32) {
-        self.nos.retain(|(of, no)| *of != server || *no != LookupResult::Refused);
-    }
-
-    /// Whether a program that asks `server` now has this sent there. Some ask all of them at once, and others one after the
-    /// other.
-    pub fn is_asked_of(&mut self, now: Instant, server: u32) -> bool {
-        let recently = |at: Option<Instant>| at.is_some_and(|at| now - at < ASKS_AGAIN_AFTER);
-        if let Some((_, at)) = self.theirs.iter_mut().find(|(s, _)| *s == server) {
-            return !recently(at.replace(now));
-        }
-        self.theirs.push((server, Some(now)));
-        true
-    }
 }
 
 /// What is to be done with a query whose time has come.
@@ -241,31 +98,7 @@ impl Lookups {
         let first = self.servers.instead_of(server);
         let id = QueryId(self.next);
         self.next += 1;
-        self.open.insert(
-            id,
-            Open {
-                question: question.clone(),
-                asked: now,
-                account,
-                first,
-                sent: 1,
-                turns: 0,
-                besides: 0,
-                besides_at: None,
-                asked_of: Vec::new(),
-                replied: None,
-                nos: Vec::new(),
-                refused: 0,
-                exhausted: false,
-                lasting: false,
-                decider: None,
-                decided_at_once: false,
-                timed: 0,
-                due: now + RETRY_AFTER[0],
-                denied: false,
-                theirs: Vec::new(),
-            },
-        );
+        self.open.insert(id, Open::new(now, account, question.clone(), first));
         (id, Some(first))
     }
 
