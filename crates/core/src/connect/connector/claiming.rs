@@ -36,6 +36,8 @@ impl Connector {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let name = Arc::clone(&job.name);
         if nonblocking && job.port.is_none() && !(claim.rescuable.is_some() && job.has_alternative(&claim)) {
+            // It is on its way: there is nothing to guess any more.
+            job.guesses.get_or_insert_default();
             self.pass(request, Pass::NothingReady);
             return self.connected(now, account, &app, &name, to);
         }

@@ -387,3 +387,15 @@ fn a_program_that_asks_for_one_family_is_run_ahead_of_in_that_family() {
         "the first time it might have asked for both"
     );
 }
+
+#[test]
+fn nothing_is_guessed_where_a_program_has_gone_by_itself() {
+    let mut s = Story::of("adaptive").dns(SITE, V4, says(20, &[v4(1)])).dns(SITE, V6, Dns::Silent);
+    s = s.host(v4(1), Host::Answers(30));
+    s.ask(1, "go", V4);
+    s.ask(2, "go", V6);
+    s.pass(30);
+    assert_eq!(passed(&s.connect("go", v4(1), true)), Some(Pass::NothingReady));
+    s.pass(1000);
+    assert_eq!(s.begun(), []);
+}
