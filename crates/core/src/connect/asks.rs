@@ -126,8 +126,10 @@ impl Asks {
     }
 
     /// It waits no longer.
-    pub fn abandon(&mut self, request: RequestId) {
-        self.waiting.retain(|w| w.request != request);
+    pub fn abandon(&mut self, request: RequestId) -> Option<(Question, u32)> {
+        let at = self.waiting.iter().position(|w| w.request == request)?;
+        let waiting = self.waiting.remove(at)?;
+        Some((waiting.question, waiting.server))
     }
 
     /// The server replied to `question`: whether with addresses, and whether the reply is kept.

@@ -76,6 +76,16 @@ struct Entry {
     /// How long it holds in all.
     holds: Duration,
     expires: Instant,
+    source: Option<Source>,
+}
+
+/// Where an answer came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The number of the server.
+    pub server: u32,
+    /// It answered when it was first asked.
+    pub at_once: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -162,7 +172,19 @@ impl Cache {
         let expires = now + holds;
         let known = self.names.entry(Arc::clone(name)).or_default();
         known.used = now;
-        known.entries[record.into() as usize] = Some(Entry { kept, holds, expires });
+        known.entries[record.into() as usize] = Some(Entry { kept, holds, expires, source: None });
+    }
+
+    /// What is kept of `name` and this record type came from there.
+    pub fn came_from(&mut self, name: &str, record: RecordType, source: Source) {
+        if let Some(entry) = self.names.get_mut(name).and_then(|known| known.entries[record as usize].as_mut()) {
+            entry.source = Some(source);
+        }
+    }
+
+    /// Where that came from, if it is known.
+    pub fn source(&self, name: &str, record: RecordType) -> Option<Source> {
+        self.names.get(name)?.entries[record as usize].as_ref()?.source
     }
 
     /// Keeps nothing of `name` and this record type any more.

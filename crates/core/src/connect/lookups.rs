@@ -91,9 +91,8 @@ impl Lookups {
     /// The query for `question` on this network, and if it is new and must be sent, to which server: `server`, or another if that
     /// is known to be silent.
     pub fn ask(&mut self, now: Instant, account: u32, question: &Question, server: u32) -> (QueryId, Option<u32>) {
-        let mut of_here = self.open.range(QueryId(self.first_here)..);
-        if let Some((id, _)) = of_here.find(|(_, o)| o.question == *question) {
-            return (*id, None);
+        if let Some((id, _)) = self.of(question) {
+            return (id, None);
         }
         let first = self.servers.instead_of(server);
         let id = QueryId(self.next);
@@ -115,7 +114,7 @@ impl Lookups {
         match open.asked_of.iter_mut().find(|asked| asked.server == number) {
             Some(asked) => {
                 asked.times += 1;
-                asked.repeated |= !asked.replied && now - asked.at >= ASKS_AGAIN_AFTER;
+                asked.repeated |= !asked.replied && now - asked.at >= ASKS_AGAIN_AFTER / 2;
             }
             None => open.asked_of.push(Asked { server: number, at: now, times: 1, repeated: false, replied: false }),
         }
@@ -171,11 +170,17 @@ impl Lookups {
     fn no_of(&self, open: &Open, now: Instant) -> bool {
         let all = self.in_order(open);
         // Programs that ask several servers themselves wait for each.
-        let mut asked = open.theirs.iter().map(|(server, _)| self.servers.number(*server));
-        if open.theirs.len() > 1 && now < open.asked + self.one_server() && !asked.all(|s| open.has_denied(s)) {
+        let is_awaited = |at: Option<Instant>| at.is_some() || now < open.asked + self.one_server();
+        let waits =
+            |(server, at): &(u32, Option<Instant>)| !open.has_denied(self.servers.number(*server)) && is_awaited(*at);
+        if open.theirs.len() > 1 && open.theirs.iter().any(waits) {
             return false;
         }
-        let is_denial = |server: u32| open.nos.iter().any(|(of, no)| *of == server && *no != LookupResult::Refused);
+        let denies = |server: u32| open.nos.iter().any(|(of, no)| *of == server && *no != LookupResult::Refused);
+        // The C library leaves a server that does not answer at once for the next, and comes back to it after all others.
+        let all_over = now >= open.asked + self.one_server() * self.servers.count();
+        let has_come_back = all_over || all.iter().all(|server| denies(*server) || self.servers.is_silent(*server));
+        let is_denial = |server: u32| denies(server) && (has_come_back || !open.was_repeated(server));
         // One that refuses, and owes the other family's answer, is asked once more.
         let is_done =
             |server: u32| is_denial(server) || open.has_denied(server) && !self.other_is_missing_of(open, server);
@@ -189,7 +194,7 @@ impl Lookups {
             // A program that has asked another server waits for that one.
             Some(Decider::Any) => all.iter().any(|server| open.has_denied(*server) && is_next(*server)),
             Some(Decider::Server(server)) => {
-                (is_denial(server) || open.decided_at_once && open.has_denied(server)) && is_next(server)
+                (denies(server) || open.decided_at_once && open.has_denied(server)) && is_next(server)
             }
             None => all.iter().any(|server| {
                 let doubted = open.question.record == RecordType::Aaaa && self.other_is_missing_of(open, *server);
@@ -250,9 +255,13 @@ impl Lookups {
         let default = Patience::default();
         let patience = self.patience.unwrap_or(default.timeout * default.attempts);
         let one_is_over = open.asked + self.one_server();
-        if self.no_of(open, one_is_over) {
+        if open.theirs.is_empty() && self.no_of(open, one_is_over) {
             // Without us the first would have been waited for alone until now.
             return one_is_over;
+        }
+        let all_are_over = open.asked + self.one_server() * self.servers.count();
+        if open.theirs.is_empty() && self.no_of(open, all_are_over) {
+            return all_are_over;
         }
         match open.decider {
             // It is asked for both once more, and twice for this one alone.
@@ -272,6 +281,12 @@ impl Lookups {
         };
         let mut of_here = self.open.range_mut(QueryId(self.first_here)..);
         of_here.find(|(_, o)| is_other(o)).map(|(id, o)| (*id, o))
+    }
+
+    /// The query under way for `question`.
+    pub fn of(&mut self, question: &Question) -> Option<(QueryId, &mut Open)> {
+        let mut of_here = self.open.range_mut(QueryId(self.first_here)..);
+        of_here.find(|(_, o)| o.question == *question).map(|(id, o)| (*id, o))
     }
 
     /// Whether the answer to `question` is awaited.

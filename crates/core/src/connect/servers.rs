@@ -90,6 +90,11 @@ impl Servers {
         &mut self.0[at]
     }
 
+    /// Whether server number `server` is passed over.
+    pub fn is_silent(&self, server: u32) -> bool {
+        self.0.get(server as usize).is_some_and(|server| server.silent.is_some())
+    }
+
     /// Which server to ask instead of `wanted`: that, or the next that is not silent.
     pub fn instead_of(&self, wanted: u32) -> u32 {
         let mut all = (0..self.count()).map(|n| wanted + n);

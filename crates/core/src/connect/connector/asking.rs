@@ -57,7 +57,8 @@ impl Connector {
         }
     }
 
-    /// The query for `question`, and to which server it must be sent if it is new. A refusal is enough where the other family's addresses are in the cache.
+    /// The query for `question`, and to which server it must be sent if it is new. The server that gave the other family's addresses, if they are
+    /// in the cache, decides on this one as if they had been asked for together; any, if that is not known.
     pub(super) fn look_up_beside(
         &mut self,
         now: Instant,
@@ -67,10 +68,17 @@ impl Connector {
     ) -> (QueryId, Option<u32>) {
         let (query, first) = self.lookups.ask(now, account, question, server);
         let other = question.record.family().map(|f| f.other().into());
-        let kept = other.and_then(|other| self.caches.get(&question.app)?.peek(now, &question.name, other));
-        let has_addresses = kept.is_some_and(|(kept, left)| !left.is_zero() && !kept.addresses().is_empty());
-        if let Some(open) = self.lookups.get_mut(query).filter(|_| first.is_some() && has_addresses) {
-            open.decider = Some(Decider::Any);
+        let cached = other.zip(self.caches.get(&question.app));
+        let kept = cached.and_then(|(other, cache)| cache.peek(now, &question.name, other));
+        let Some((kept, _)) = kept.filter(|(_, left)| first.is_some() && !left.is_zero()) else {
+            return (query, first);
+        };
+        let has_addresses = !kept.addresses().is_empty();
+        let source = cached.and_then(|(other, cache)| cache.source(&question.name, other));
+        if let Some(open) = self.lookups.get_mut(query) {
+            open.decider =
+                source.map(|source| Decider::Server(source.server)).or(has_addresses.then_some(Decider::Any));
+            open.decided_at_once = has_addresses && source.is_some_and(|source| source.at_once);
         }
         (query, first)
     }
@@ -80,6 +88,10 @@ impl Connector {
         let (query, first) = self.look_up_beside(now, account, question, server);
         let number = self.lookups.servers.number(server);
         let Some(open) = self.lookups.get_mut(query) else { return };
+        if first.is_some() && open.decided_at_once {
+            // It chooses the server itself, and need not come back to that of before.
+            open.decider = Some(Decider::Any);
+        }
         if open.is_asked_of(now, server) || open.exhausted {
             open.is_anew(number);
             open.sent += u32::from(first.is_none());

@@ -47,6 +47,16 @@ impl Connector {
         self.lookups.no_holds(now, query, is_known)
     }
 
+    /// A program does not wait for `server` any more: what another has denied may hold now, if not for the next lookup.
+    pub(super) fn no_longer_asked(&mut self, now: Instant, question: &Question, server: u32) {
+        let count = self.lookups.servers.count();
+        let Some((query, open)) = self.lookups.of(question) else { return };
+        open.was_passed_on(server, count);
+        if open.no().is_some() && self.no_holds(now, query) {
+            self.lookup_ended(now, query, None);
+        }
+    }
+
     /// Whether the other family of a name has an address that is known to answer, and soon.
     fn is_other_known(&mut self, now: Instant, question: &Question) -> bool {
         let network = self.path.current();

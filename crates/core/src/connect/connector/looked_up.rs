@@ -1,9 +1,9 @@
 //! The end of a query: what it says is noted, kept for the next lookup, and told to the jobs that wait for it.
 
 use super::{Connector, denial};
-use crate::connect::cache::Kept;
+use crate::connect::cache::{Kept, Source};
 use crate::connect::job::{Job, Lack};
-use crate::connect::lookups::Question;
+use crate::connect::lookups::{Open, Question};
 use crate::connect::race::Lookup;
 use crate::connect::timeline::{Event, record, some};
 use crate::connect::{LookupResult, Output, QueryId};
@@ -64,7 +64,7 @@ impl Connector {
         let told = Told::of(now, open.question.record, result.as_ref());
         // What holds only because nothing better came is not what the next lookup is to be told.
         if of_here && !is_given_up && !open.is_settled() {
-            self.keep(now, &open.question, result);
+            self.keep(now, &open, result);
         }
         self.tell_jobs(now, &open.question, &told);
         if outcome.0 && of_here {
@@ -76,8 +76,8 @@ impl Connector {
     }
 
     /// Keeps what a query has said for as long as it says.
-    fn keep(&mut self, now: Instant, question: &Question, result: Option<LookupResult>) {
-        let Question { app, name, record } = question;
+    fn keep(&mut self, now: Instant, open: &Open, result: Option<LookupResult>) {
+        let Question { app, name, record } = &open.question;
         let (kept, ttl) = match result {
             Some(LookupResult::Addresses(list, ttl)) if !list.is_empty() => (Kept::Addresses(list), ttl),
             Some(LookupResult::Services(list, ttl)) if !list.is_empty() => (Kept::Services(list), ttl),
@@ -92,6 +92,9 @@ impl Connector {
         }
         let cache = self.caches.entry(Arc::clone(app)).or_default();
         cache.put(now, name, *record, kept, ttl, self.settings.lifetime);
+        if let Some(server) = open.replied() {
+            cache.came_from(name, *record, Source { server, at_once: open.was_answered_at_once(server) });
+        }
         self.rely(now, app, name);
     }
 

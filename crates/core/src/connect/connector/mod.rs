@@ -287,7 +287,9 @@ impl Connector {
 
     fn abandon(&mut self, now: Instant, request: RequestId) {
         self.timelines.forget(request);
-        self.asks.abandon(request);
+        if let Some((question, server)) = self.asks.abandon(request) {
+            self.no_longer_asked(now, &question, server);
+        }
         let mut touched = Vec::new();
         for (id, job) in &mut self.jobs {
             if job.resolver.is_some_and(|(r, _)| r == request) {

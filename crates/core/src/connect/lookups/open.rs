@@ -124,6 +124,11 @@ impl Open {
         self.theirs.len() > 1
     }
 
+    /// Whether `server` was asked again for want of an answer.
+    pub(super) fn was_repeated(&self, server: u32) -> bool {
+        self.asked_of.iter().any(|asked| asked.server == server && asked.repeated)
+    }
+
     /// How often `server` was asked.
     pub(super) fn times(&self, server: u32) -> u32 {
         self.asked_of.iter().find(|asked| asked.server == server).map_or(0, |asked| asked.times)

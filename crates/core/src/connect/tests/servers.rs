@@ -129,3 +129,102 @@ fn a_server_is_not_silent_because_another_refuses() {
         assert_eq!(lookups.servers.instead_of(0) != 0, is_silent, "{no:?}");
     }
 }
+
+/// Server 0 of `servers` is silent at first, and says no when it is asked again: whether that holds at once, and once all servers have had their time.
+fn late_denial_holds(servers: u32, others: &[(u32, LookupResult)]) -> [bool; 2] {
+    use crate::connect::lookups::{Lookups, Question};
+    let (at, none) = (Instant::from_millis, LookupResult::NoData(ms(60_000)));
+    let mut lookups = Lookups::default();
+    lookups.servers.are(servers);
+    let question = Question { app: "wget".into(), name: "a.example".into(), record: V4.into() };
+    let (id, _) = lookups.ask(at(0), 0, &question, 0);
+    lookups.sent(at(0), id, 0);
+    for (server, no) in others {
+        lookups.sent(at(376), id, *server);
+        lookups.replied(at(386), id, *server);
+        lookups.note_denial(id, no);
+    }
+    lookups.sent(at(1000), id, 0);
+    lookups.replied(at(1010), id, 0);
+    lookups.note_denial(id, &none);
+    [at(1010), at(5000 * u64::from(servers))].map(|now| lookups.no_holds(now, id, false))
+}
+
+#[test]
+fn a_server_that_denies_only_when_it_is_asked_again_does_not_speak_for_others() {
+    let none = LookupResult::NoData(ms(60_000));
+    assert_eq!(late_denial_holds(1, &[]), [true; 2], "nobody else is there");
+    assert_eq!(late_denial_holds(2, &[(1, none)]), [true; 2], "all deny it");
+    assert_eq!(late_denial_holds(2, &[]), [false, true], "without us the other would be asked now");
+    assert_eq!(late_denial_holds(2, &[(1, LookupResult::Refused)]), [false, true], "it would be asked again");
+}
+
+/// The last query for `family` of `of.example`.
+fn last_query(s: &Story, family: Family) -> QueryId {
+    let is_one = |(_, o): &(u64, Output)| match o {
+        Output::Query { id, record, .. } if *record == family.into() => Some(*id),
+        _ => None,
+    };
+    s.outputs.iter().rev().find_map(is_one).expect("it was asked for")
+}
+
+fn said(s: &mut Story, query: QueryId, server: u32, what: LookupResult) {
+    s.input(Input::Replied(query, server));
+    s.input(Input::Lookup(query, what));
+}
+
+fn two_servers() -> Story {
+    let mut s = Story::of("adaptive");
+    s.servers = 2;
+    s.input(Input::Servers(2));
+    s
+}
+
+#[test]
+fn a_program_that_waits_for_one_server_is_not_told_what_another_has_refused() {
+    let mut s = two_servers();
+    let ask = |n, server| {
+        let ask = Ask { app: "node".into(), name: "of.example".into(), record: V4.into(), server };
+        (RequestId(n), ask)
+    };
+    let answered =
+        |s: &Story, n| s.outputs.iter().any(|(_, o)| matches!(o, Output::Answered(r, _) if *r == RequestId(n)));
+    let (first, question) = ask(1, 0);
+    s.input(Input::Ask(first, question));
+    let id = last_query(&s, V4);
+    said(&mut s, id, 0, LookupResult::Refused);
+    let (second, question) = ask(2, 1);
+    s.input(Input::Ask(second, question));
+    s.pass(5001);
+    let (third, question) = ask(3, 0);
+    s.input(Input::Ask(third, question));
+    said(&mut s, id, 0, LookupResult::Refused);
+    assert!(answered(&s, 1) && answered(&s, 3) && !answered(&s, 2));
+    said(&mut s, id, 1, LookupResult::Addresses(vec![v4(1)], ms(60_000)));
+    assert!(answered(&s, 2));
+}
+
+#[test]
+fn beside_addresses_of_another_server_in_the_cache_a_refusal_is_not_the_last_word() {
+    let addresses = |list: &[IpAddr]| LookupResult::Addresses(list.to_vec(), ms(60_000));
+    let resolve = |want| Resolve { app: app(), name: "of.example".into(), want, port: None };
+    // Which server gave the cached address, and whether the refusal of the first then ends the lookup.
+    for (server, ends) in [(0, true), (1, false)] {
+        let mut s = two_servers();
+        s.input(Input::Resolve(RequestId(1), resolve(Want::Only(Family::V6))));
+        let id = last_query(&s, Family::V6);
+        if server == 1 {
+            s.pass(400);
+        }
+        said(&mut s, id, server, addresses(&[v6(1)]));
+        s.input(Input::Resolve(RequestId(2), resolve(Want::Both)));
+        let id = last_query(&s, V4);
+        said(&mut s, id, 0, LookupResult::Refused);
+        let answer = |(_, o): &(u64, Output)| match o {
+            Output::Answer(RequestId(2), resolved) => Some(resolved.clone()),
+            _ => None,
+        };
+        let alone = Resolved::Addresses(vec![v6(1)]);
+        assert_eq!(s.outputs.iter().find_map(answer), ends.then_some(alone), "{server}");
+    }
+}
