@@ -243,14 +243,14 @@ async fn finish(mut requests: JoinSet<Option<Stream>>) {
     while requests.join_next().await.is_some() {}
 }
 
-/// Waits for the end of a request that has its answer. It may come in a packet behind the head's, and the clients of h3 over s2n-quic take it
-/// for an error if they are told to stop sending where nothing but the end is left to send.
+/// Waits for the end of a request that has its answer. It may come in a packet behind the head's, and clients by h3 over s2n-quic take
+/// STOP_SENDING for an error where nothing but the end is left to send.
 async fn ended(mut stream: Stream) {
     let _ = tokio::time::timeout(PATIENCE, stream.recv_data()).await;
     stream.stop_sending(Code::H3_NO_ERROR);
 }
 
-/// Whether the head of a request says that something comes behind it. None of ours reads that.
+/// Whether the head of a request says that content follows, which is not read here.
 fn has_content(method: &Method, headers: &HeaderMap) -> bool {
     let is_nothing = |length: &HeaderValue| length.as_bytes() == b"0";
     !matches!(*method, Method::GET | Method::HEAD)
