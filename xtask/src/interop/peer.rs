@@ -218,7 +218,8 @@ impl Ready {
                                 .arg(asked.folder.join("parameters")),
                         ),
                         REQUESTS => drop(one.args(["--nstreams", "1000"])),
-                        KEYS => drop(one.args(["--key-update", "5ms"])),
+                        // As early as it can: it ends if the server has just changed them.
+                        KEYS => drop(one.args(["--key-update", "1ms"])),
                         _ => {}
                     }
                     one.args(["127.0.0.1", &asked.port.to_string(), &url]);
