@@ -116,7 +116,14 @@ impl Lookups {
                 asked.times += 1;
                 asked.repeated |= !asked.replied && now - asked.at >= ASKS_AGAIN_AFTER / 2;
             }
-            None => open.asked_of.push(Asked { server: number, at: now, times: 1, repeated: false, replied: false }),
+            None => open.asked_of.push(Asked {
+                server: number,
+                at: now,
+                times: 1,
+                repeated: false,
+                replied: false,
+                refused: false,
+            }),
         }
         let more = (open.asked_of.len() as u32) < self.servers.count();
         open.besides_at = more.then(|| now + self.servers.wait(server));
@@ -150,6 +157,8 @@ impl Lookups {
     pub fn note_denial(&mut self, id: QueryId, no: &LookupResult) {
         let Some(open) = self.open.get_mut(&id) else { return };
         let server = open.replied.unwrap_or(self.servers.number(open.server()));
+        let asked = open.asked_of.iter_mut().filter(|asked| asked.server == server);
+        asked.for_each(|asked| asked.refused |= *no == LookupResult::Refused);
         match open.nos.iter_mut().find(|(of, _)| *of == server) {
             Some((_, before)) => *before = no.clone(),
             None => open.nos.push((server, no.clone())),
@@ -178,9 +187,13 @@ impl Lookups {
         }
         let denies = |server: u32| open.nos.iter().any(|(of, no)| *of == server && *no != LookupResult::Refused);
         // The C library leaves a server that does not answer at once for the next, and comes back to it after all others.
-        let all_over = now >= open.asked + self.one_server() * self.servers.count();
-        let has_come_back = all_over || all.iter().all(|server| denies(*server) || self.servers.is_silent(*server));
-        let is_denial = |server: u32| denies(server) && (has_come_back || !open.was_repeated(server));
+        let all_deny = all.iter().all(|server| denies(*server) || self.servers.is_silent(*server));
+        let has_come_back = |server: u32| {
+            let turn = all.iter().position(|s| *s == server).unwrap_or_default();
+            now >= open.asked + self.one_server() * (all.len() + turn) as u32
+        };
+        let is_denial =
+            |server: u32| denies(server) && (all_deny || !open.was_repeated(server) || has_come_back(server));
         // One that refuses, and owes the other family's answer, is asked once more.
         let is_done =
             |server: u32| is_denial(server) || open.has_denied(server) && !self.other_is_missing_of(open, server);
@@ -203,11 +216,13 @@ impl Lookups {
         }
     }
 
-    /// Whether the other family's question is open, and `server` has not spoken to it: it may have nothing of both, or lose the
+    /// Whether the other family's question is open or was, and `server` has not spoken to it: it may have nothing of both, or lose the
     /// other's answer, and then the next server decides on both. The C library stays with the one that has answered A.
     fn other_is_missing_of(&self, open: &Open, server: u32) -> bool {
-        let mut others = self.other_open(open);
-        others.any(|other| !other.asked_of.iter().any(|asked| asked.server == server && asked.replied))
+        if let Some(heard) = &open.others_heard {
+            return !heard.contains(&server);
+        }
+        self.other_open(open).any(|other| !other.heard().contains(&server))
     }
 
     /// Whether a program that waits for both families is not told yet what `server` has said to query `id`, or that it has refused:
@@ -259,9 +274,10 @@ impl Lookups {
             // Without us the first would have been waited for alone until now.
             return one_is_over;
         }
-        let all_are_over = open.asked + self.one_server() * self.servers.count();
-        if open.theirs.is_empty() && self.no_of(open, all_are_over) {
-            return all_are_over;
+        let count = self.servers.count();
+        let mut come_back = (count..2 * count).map(|turn| open.asked + self.one_server() * turn);
+        if let Some(at) = come_back.find(|at| open.theirs.is_empty() && self.no_of(open, *at)) {
+            return at;
         }
         match open.decider {
             // It is asked for both once more, and twice for this one alone.

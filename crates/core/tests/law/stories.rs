@@ -364,6 +364,23 @@ fn the_server_that_has_answered_a_is_asked_for_aaaa() {
 }
 
 #[test]
+fn a_refusal_that_was_followed_by_another_question_is_no_last_word() {
+    let none = Record { failed: 1, ..no(Says::NoData).unwrap() };
+    let both = vec![server(Some(none), after_refusing(1, 2))];
+    keeps_only(&[Law::Reaches], &World { servers: both, routes: (false, true), ..world() });
+    // The second server answers for both; the first has not been heard on one of them.
+    let servers = vec![server(after_refusing(1, 1), None), server(no(Says::NoData), says(1))];
+    keeps_only(&[Law::Reaches], &World { servers, v6: vec![Fate::Refuses(1)], ..world() });
+}
+
+#[test]
+fn a_denial_that_comes_late_is_heard_when_its_server_has_its_second_turn() {
+    let first = server(Some(Record { lost: 2, ..says(1001).unwrap() }), no(Says::NoData));
+    let second = server(Some(Record { after: 5001, ..no(Says::NoData).unwrap() }), None);
+    keeps_only(&[Law::Reaches], &two(first, second));
+}
+
+#[test]
 fn two_answers_of_two_servers_are_no_answer() {
     let first = || server(None, no(Says::NoData));
     let second = server(no(Says::NoData), says(1));

@@ -121,6 +121,7 @@ impl Connector {
             return None;
         };
         other.lasting |= answered;
+        other.others_heard = Some(open.heard());
         other.decided_at_once |= has_route && at_once && other.decider.is_none();
         // Having answered A is enough for that, be it that there is none.
         if let Some(server) = denier.filter(|_| other.decider.is_none()) {

@@ -35,6 +35,8 @@ pub(in crate::connect) struct Open {
     pub decider: Option<Decider>,
     /// It gave them when it was first asked: the C library does not ask it again for a family that it refuses.
     pub decided_at_once: bool,
+    /// The servers that had spoken to the other family's question when it ended.
+    pub others_heard: Option<Vec<u32>>,
     /// Retries done because their time came; retries after a refusal are not counted.
     pub(super) timed: usize,
     /// When the next is due.
@@ -64,6 +66,8 @@ pub(super) struct Asked {
     /// Asked again for want of an answer, and not because a program asks too.
     pub(super) repeated: bool,
     pub(super) replied: bool,
+    /// It has refused at least once.
+    pub(super) refused: bool,
 }
 
 impl Open {
@@ -85,6 +89,7 @@ impl Open {
             lasting: false,
             decider: None,
             decided_at_once: false,
+            others_heard: None,
             timed: 0,
             due: now + RETRY_AFTER[0],
             denied: false,
@@ -103,10 +108,14 @@ impl Open {
         self.replied
     }
 
-    /// Whether `server` has answered when it was first asked, and has not refused that.
+    /// Whether `server` has answered when it was first asked, and never refused.
     pub fn was_answered_at_once(&self, server: u32) -> bool {
-        let refused = self.nos.contains(&(server, LookupResult::Refused));
-        self.asked_of.iter().any(|asked| asked.server == server && asked.replied && !asked.repeated) && !refused
+        self.asked_of.iter().any(|asked| asked.server == server && asked.replied && !asked.repeated && !asked.refused)
+    }
+
+    /// The servers that have spoken to it.
+    pub fn heard(&self) -> Vec<u32> {
+        self.asked_of.iter().filter(|asked| asked.replied).map(|asked| asked.server).collect()
     }
 
     /// A program that asks several servers has had a denial from one.
