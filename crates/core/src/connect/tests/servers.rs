@@ -205,6 +205,23 @@ fn a_program_that_waits_for_one_server_is_not_told_what_another_has_refused() {
 }
 
 #[test]
+fn a_question_that_one_server_has_denied_ends_when_the_program_gives_up_on_the_other() {
+    let mut s = two_servers();
+    for server in 0..2 {
+        let ask = Ask { app: "node".into(), name: "of.example".into(), record: V4.into(), server };
+        s.input(Input::Ask(RequestId(server.into()), ask));
+    }
+    let id = last_query(&s, V4);
+    said(&mut s, id, 0, LookupResult::NoData(ms(60_000)));
+    s.pass(6000);
+    let is_open =
+        |s: &Story| !s.outputs.iter().any(|(_, o)| matches!(o, Output::Forget(q) | Output::Late(q) if *q == id));
+    assert!(is_open(&s));
+    s.input(Input::Abandon(RequestId(1)));
+    assert!(!is_open(&s));
+}
+
+#[test]
 fn beside_addresses_of_another_server_in_the_cache_a_refusal_is_not_the_last_word() {
     let addresses = |list: &[IpAddr]| LookupResult::Addresses(list.to_vec(), ms(60_000));
     let resolve = |want| Resolve { app: app(), name: "of.example".into(), want, port: None };
