@@ -220,9 +220,9 @@ impl Lookups {
     /// other's answer, and then the next server decides on both. The C library stays with the one that has answered A.
     fn other_is_missing_of(&self, open: &Open, server: u32) -> bool {
         if let Some(heard) = &open.others_heard {
-            return !heard.contains(&server);
+            return !heard.iter().any(|(of, _)| *of == server);
         }
-        self.other_open(open).any(|other| !other.heard().contains(&server))
+        self.other_open(open).any(|other| !other.heard().iter().any(|(of, _)| *of == server))
     }
 
     /// Whether a program that waits for both families is not told yet what `server` has said to query `id`, or that it has refused:
@@ -230,7 +230,10 @@ impl Lookups {
     /// another has answered that.
     pub fn is_half(&self, id: QueryId, server: u32, is_refusal: bool) -> bool {
         let Some(open) = self.open.get(&id) else { return false };
-        let refuses_both = || self.other_open(open).any(|other| other.nos.contains(&(server, LookupResult::Refused)));
+        let refuses_both = || {
+            let has_refused = open.others_heard.as_ref().is_some_and(|heard| heard.contains(&(server, true)));
+            has_refused || self.other_open(open).any(|other| other.nos.contains(&(server, LookupResult::Refused)))
+        };
         let by_another = matches!(open.decider, Some(Decider::Server(decider)) if decider != server);
         // The other's addresses came only when it was asked again: the C library asks for both again.
         let came_late = open.decider.is_some() && !open.decided_at_once;

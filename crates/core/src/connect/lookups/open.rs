@@ -35,8 +35,8 @@ pub(in crate::connect) struct Open {
     pub decider: Option<Decider>,
     /// It gave them when it was first asked: the C library does not ask it again for a family that it refuses.
     pub decided_at_once: bool,
-    /// The servers that had spoken to the other family's question when it ended.
-    pub others_heard: Option<Vec<u32>>,
+    /// The servers that had spoken to the other family's question when it ended, and whether they had refused it.
+    pub others_heard: Option<Vec<(u32, bool)>>,
     /// Retries done because their time came; retries after a refusal are not counted.
     pub(super) timed: usize,
     /// When the next is due.
@@ -113,9 +113,9 @@ impl Open {
         self.asked_of.iter().any(|asked| asked.server == server && asked.replied && !asked.repeated && !asked.refused)
     }
 
-    /// The servers that have spoken to it.
-    pub fn heard(&self) -> Vec<u32> {
-        self.asked_of.iter().filter(|asked| asked.replied).map(|asked| asked.server).collect()
+    /// The servers that have spoken to it, and whether they have refused it at least once.
+    pub fn heard(&self) -> Vec<(u32, bool)> {
+        self.asked_of.iter().filter(|asked| asked.replied).map(|asked| (asked.server, asked.refused)).collect()
     }
 
     /// A program that asks several servers has had a denial from one.
