@@ -20,7 +20,7 @@ use quinn::{Connecting, Connection, Endpoint, Incoming, Runtime as _, TokioRunti
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 /// Bytes of the head of a request: as much as browsers send with all their cookies.
 const MOST_HEAD: u64 = 64 * 1024;
@@ -225,7 +225,7 @@ async fn connection(opened: Connection, serving: Serving, place: Arc<Place>, rep
     if http.shutdown(1).await.is_ok() {
         loop {
             tokio::select! {
-                Some(_) = requests.join_next(), if !requests.is_empty() => {}
+                Some(done) = requests.join_next(), if !requests.is_empty() => stopped_sending(done),
                 _ = look.tick(), if was_idle => {
                     looks = if report.watch.flight().unwrap_or(0) == 0 { looks + 1 } else { 0 };
                     if looks == 2 {
@@ -240,7 +240,16 @@ async fn connection(opened: Connection, serving: Serving, place: Arc<Place>, rep
 }
 
 async fn finish(mut requests: JoinSet<Option<Stream>>) {
-    while requests.join_next().await.is_some() {}
+    while let Some(done) = requests.join_next().await {
+        stopped_sending(done);
+    }
+}
+
+/// What is left of a request whose connection ends is not waited for.
+fn stopped_sending(done: Result<Option<Stream>, JoinError>) {
+    if let Ok(Some(mut stream)) = done {
+        stream.stop_sending(Code::H3_NO_ERROR);
+    }
 }
 
 /// Waits for the end of a request that has its answer. It may come in a packet behind the head's, and clients by h3 over s2n-quic take

@@ -177,6 +177,9 @@ impl Lookups {
     }
 
     fn no_of(&self, open: &Open, now: Instant) -> bool {
+        if open.nos.is_empty() {
+            return false;
+        }
         let all = self.in_order(open);
         // Programs that ask several servers themselves wait for each.
         let is_awaited = |at: Option<Instant>| at.is_some() || now < open.asked + self.one_server();

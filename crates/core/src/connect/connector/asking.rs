@@ -2,7 +2,7 @@
 
 use super::Connector;
 use crate::connect::asks::Answered;
-use crate::connect::cache::Kept;
+use crate::connect::cache::{Kept, Source};
 use crate::connect::job::Job;
 use crate::connect::lookups::{Decider, Question};
 use crate::connect::race::reliance::reliance;
@@ -74,7 +74,9 @@ impl Connector {
             return (query, first);
         };
         let has_addresses = !kept.addresses().is_empty();
-        let source = cached.and_then(|(other, cache)| cache.source(&question.name, other));
+        // The host's servers may be others since.
+        let is_there = |source: &Source| source.server < self.lookups.servers.count();
+        let source = cached.and_then(|(other, cache)| cache.source(&question.name, other)).filter(is_there);
         if let Some(open) = self.lookups.get_mut(query) {
             open.decider =
                 source.map(|source| Decider::Server(source.server)).or(has_addresses.then_some(Decider::Any));

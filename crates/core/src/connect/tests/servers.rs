@@ -222,6 +222,26 @@ fn a_question_that_one_server_has_denied_ends_when_the_program_gives_up_on_the_o
 }
 
 #[test]
+fn a_server_that_is_no_more_decides_nothing() {
+    let mut s = two_servers();
+    let resolve = |want| Resolve { app: app(), name: "of.example".into(), want, port: None };
+    s.input(Input::Resolve(RequestId(1), resolve(Want::Only(Family::V6))));
+    let id = last_query(&s, Family::V6);
+    s.pass(400);
+    said(&mut s, id, 1, LookupResult::Addresses(vec![v6(1)], ms(60_000)));
+    s.servers = 1;
+    s.input(Input::Servers(1));
+    s.input(Input::Resolve(RequestId(2), resolve(Want::Both)));
+    let id = last_query(&s, V4);
+    let before = s.outputs.len();
+    for _ in 0..10 {
+        said(&mut s, id, 0, LookupResult::Refused);
+    }
+    let queries = s.outputs[before..].iter().filter(|(_, o)| matches!(o, Output::Query { .. })).count();
+    assert!(queries <= 2, "{queries}");
+}
+
+#[test]
 fn beside_addresses_of_another_server_in_the_cache_a_refusal_is_not_the_last_word() {
     let addresses = |list: &[IpAddr]| LookupResult::Addresses(list.to_vec(), ms(60_000));
     let resolve = |want| Resolve { app: app(), name: "of.example".into(), want, port: None };
