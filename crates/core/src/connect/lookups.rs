@@ -210,13 +210,22 @@ impl Lookups {
             // A program that has asked another server waits for that one.
             Some(Decider::Any) => all.iter().any(|server| open.has_denied(*server) && is_next(*server)),
             Some(Decider::Server(server)) => {
-                (denies(server) || open.decided_at_once && open.has_denied(server)) && is_next(server)
+                let has_said = denies(server) || open.decided_at_once && open.has_denied(server);
+                let is_dead = || self.decider_is_dead_at(open).is_some_and(|at| now >= at);
+                has_said && is_next(server) || all.iter().any(|s| is_denial(*s) && is_next(*s)) && is_dead()
             }
             None => all.iter().any(|server| {
                 let doubted = open.question.record == RecordType::Aaaa && self.other_is_missing_of(open, *server);
                 is_denial(*server) && is_next(*server) && (is_over || !doubted)
             }),
         }
+    }
+
+    /// When a server whose answer for the other family is in the cache is taken for dead: it has been asked, and is silent for longer than usual.
+    fn decider_is_dead_at(&self, open: &Open) -> Option<Instant> {
+        let Some(Decider::Server(server)) = open.decider.filter(|_| open.decided_before) else { return None };
+        let asked = open.asked_of.iter().find(|asked| asked.server == server && !asked.replied)?;
+        Some(asked.at + self.servers.wait(server))
     }
 
     /// Whether the other family's question is open or was, and `server` has not spoken to it: it may have nothing of both, or lose the
@@ -276,6 +285,9 @@ impl Lookups {
         let default = Patience::default();
         let patience = self.patience.unwrap_or(default.timeout * default.attempts);
         let one_is_over = open.asked + self.one_server();
+        if let Some(at) = self.decider_is_dead_at(open).filter(|at| self.no_of(open, *at)) {
+            return at;
+        }
         if open.theirs.is_empty() && self.no_of(open, one_is_over) {
             // Without us the first would have been waited for alone until now.
             return one_is_over;

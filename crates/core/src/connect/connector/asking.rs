@@ -57,8 +57,8 @@ impl Connector {
         }
     }
 
-    /// The query for `question`, and to which server it must be sent if it is new. The server that gave the other family's addresses, if they are
-    /// in the cache, decides on this one as if they had been asked for together; any, if that is not known.
+    /// The query for `question`, and to which server it must be sent if it is new. The server whose answer for the other family is in
+    /// the cache decides on this one as if both had been asked together; any, if that is not known.
     pub(super) fn look_up_beside(
         &mut self,
         now: Instant,
@@ -80,6 +80,7 @@ impl Connector {
         if let Some(open) = self.lookups.get_mut(query) {
             open.decider =
                 source.map(|source| Decider::Server(source.server)).or(has_addresses.then_some(Decider::Any));
+            open.decided_before = true;
             open.decided_at_once = has_addresses && source.is_some_and(|source| source.at_once);
         }
         (query, first)

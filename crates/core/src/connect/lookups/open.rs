@@ -1,4 +1,4 @@
-//! One query under way: whom it was sent to, and what they have said.
+//! One query under way: the servers that it was sent to, and what they have answered.
 
 use super::{ASKS_AGAIN_AFTER, Question, RETRY_AFTER, SILENT_AFTER};
 use crate::connect::LookupResult;
@@ -31,8 +31,10 @@ pub(in crate::connect) struct Open {
     pub exhausted: bool,
     /// The other family's question has been answered: a server is there.
     pub lasting: bool,
-    /// The other family has addresses: the servers that gave them decide on this one too.
+    /// The other family has addresses, or an answer in the cache: the servers that gave it decide on this one too.
     pub decider: Option<Decider>,
+    /// That answer was in the cache when this was asked: its server may have died since.
+    pub decided_before: bool,
     /// It gave them when it was first asked: the C library does not ask it again for a family that it refuses.
     pub decided_at_once: bool,
     /// The servers that had spoken to the other family's question when it ended, and whether they had refused it.
@@ -47,11 +49,11 @@ pub(in crate::connect) struct Open {
     pub(super) theirs: Vec<(u32, Option<Instant>)>,
 }
 
-/// Whose word on one family holds, since it gave addresses of the other.
+/// Whose word on one family holds, since it has answered for the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::connect) enum Decider {
     Server(u32),
-    /// They are in the cache.
+    /// Addresses are in the cache, and it is not known whose they are.
     Any,
 }
 
@@ -88,6 +90,7 @@ impl Open {
             exhausted: false,
             lasting: false,
             decider: None,
+            decided_before: false,
             decided_at_once: false,
             others_heard: None,
             timed: 0,

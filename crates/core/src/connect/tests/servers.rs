@@ -153,7 +153,7 @@ fn late_denial_holds(servers: u32, others: &[(u32, LookupResult)]) -> [bool; 2] 
 #[test]
 fn a_server_that_denies_only_when_it_is_asked_again_does_not_speak_for_others() {
     let none = LookupResult::NoData(ms(60_000));
-    assert_eq!(late_denial_holds(1, &[]), [true; 2], "nobody else is there");
+    assert_eq!(late_denial_holds(1, &[]), [true; 2], "there is no other server");
     assert_eq!(late_denial_holds(2, &[(1, none)]), [true; 2], "all deny it");
     assert_eq!(late_denial_holds(2, &[]), [false, true], "without us the other would be asked now");
     assert_eq!(late_denial_holds(2, &[(1, LookupResult::Refused)]), [false, true], "it would be asked again");
@@ -219,6 +219,25 @@ fn a_question_that_one_server_has_denied_ends_when_the_program_gives_up_on_the_o
     assert!(is_open(&s));
     s.input(Input::Abandon(RequestId(1)));
     assert!(!is_open(&s));
+}
+
+#[test]
+fn a_server_whose_answer_is_in_the_cache_and_that_has_died_since_is_not_waited_for() {
+    let mut s = two_servers();
+    let resolve = |want| Resolve { app: app(), name: "of.example".into(), want, port: Some(22) };
+    s.input(Input::Resolve(RequestId(1), resolve(Want::Only(V4))));
+    let id = last_query(&s, V4);
+    s.pass(400);
+    said(&mut s, id, 1, LookupResult::Addresses(vec![v4(1)], ms(60_000)));
+    // The first was only slow.
+    said(&mut s, id, 0, LookupResult::Addresses(vec![v4(1)], ms(60_000)));
+    s.pass(10_000);
+    // Without us the first would be asked for both, and answer both.
+    s.input(Input::Resolve(RequestId(2), resolve(Want::Both)));
+    let id = last_query(&s, Family::V6);
+    said(&mut s, id, 0, LookupResult::NoData(ms(60_000)));
+    s.pass(1500);
+    assert!(s.outputs.iter().any(|(_, o)| matches!(o, Output::Answer(RequestId(2), _))));
 }
 
 #[test]
