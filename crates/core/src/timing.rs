@@ -33,14 +33,8 @@ fn fine(seconds: f64) -> i16 {
         return BELOW;
     }
     // The logarithm may be off by a bucket where it is nearly whole.
-    let mut n = (seconds.log2() * 8.0).ceil().clamp(f64::from(FINE[0]), f64::from(FINE[1])) as i16;
-    if n > FINE[0] && seconds <= bound(n - 1) {
-        n -= 1;
-    }
-    if n < FINE[1] && seconds > bound(n) {
-        n += 1;
-    }
-    n
+    let least = ((seconds.log2() * 8.0).ceil() - 1.0).clamp(f64::from(FINE[0]), f64::from(FINE[1])) as i16;
+    (least..FINE[1]).find(|n| seconds <= bound(*n)).unwrap_or(FINE[1])
 }
 
 /// What was timed.
@@ -190,7 +184,7 @@ mod tests {
         assert_eq!((histogram.count(), histogram.sum), (5, Duration::from_millis(60_004)));
         let mut twice = histogram.clone();
         twice.add(&histogram);
-        assert_eq!((twice.count(), twice.buckets[0]), (10, 4));
+        assert_eq!((twice.count(), twice.buckets[0], twice.sum), (10, 4, 2 * histogram.sum));
     }
 
     #[test]
@@ -220,11 +214,17 @@ mod tests {
             timings.count(&format!("app{n}"), "bytes", 3);
         }
         timings.note(What::Connect, "app0", Some(Family::V6), "ok", Duration::ZERO);
+        let key = Key { what: What::Lookup, program: "app80".into(), family: None, outcome: "ok".into() };
+        let mut histogram = Histogram::default();
+        histogram.note(Duration::ZERO);
+        timings.add(&Timed { key, histogram });
         let told = timings.snapshot();
         let count =
             |name: &str| told.iter().find(|timed| timed.key.program == name).map(|timed| timed.histogram.count());
-        assert_eq!((count("app0"), count(OTHERS), count("app60")), (Some(2), Some(20), None));
-        assert_eq!(told.len(), MAX_PROGRAMS + 1);
+        assert_eq!((count("app0"), count(OTHERS), count("app60")), (Some(2), Some(1), None));
+        let connects = told.iter().find(|timed| timed.key.what == What::Connect && timed.key.program == OTHERS);
+        assert_eq!(connects.map(|timed| timed.histogram.count()), Some(20));
+        assert_eq!(told.len(), MAX_PROGRAMS + 2);
         assert_eq!(timings.counts().map(|(_, _, n)| n).sum::<u64>(), 3 * (MAX_PROGRAMS as u64 + 20));
     }
 }
