@@ -5,56 +5,112 @@ use crate::time::Duration;
 use crate::wire::shim::Pass;
 use std::collections::BTreeMap;
 
-/// Counters of a [`Connector`](super::Connector) since it began. The price of every race is read from here.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Tally {
-    /// getaddrinfo calls answered with addresses.
-    pub resolved: u64,
-    /// getaddrinfo calls answered with an error.
-    pub unresolved: u64,
-    /// Questions that programs asked over DNS themselves and that were answered here.
-    pub asked: u64,
-    /// Of these, answered as empty because the other family had addresses.
-    pub not_waited_for: u64,
-    /// Lookups of one family that the cache answered.
-    pub cache_hits: u64,
-    /// Lookups of one family that went to a server.
-    pub cache_misses: u64,
-    /// Queries sent, retries included.
-    pub queries: u64,
-    /// Connection attempts begun (SYNs, without the kernel's retransmissions).
-    pub attempts: u64,
-    /// Attempts begun only to learn (see `race::adaptive`); contained in `attempts`.
-    pub explorations: u64,
-    /// Connections handed over complete.
-    pub handed_over: u64,
-    /// Connections handed over under way.
-    pub handed_over_in_progress: u64,
-    /// Races in which every attempt failed.
-    pub failed: u64,
-    /// Connections that were opened and that no program used.
-    pub unused: u64,
-    /// Connections handed over that were complete when the program asked: it did not wait; contained in `handed_over`.
-    pub at_once: u64,
-    /// Queries sent before a program asked for the name; contained in `queries`.
-    pub queries_ahead: u64,
-    /// Spare connections that were begun before a program asked for the name.
-    pub spares: u64,
-    /// Of these, given to a program.
-    pub spares_taken: u64,
-    /// Connection attempts to addresses of answers that held no more; contained in `attempts`.
-    pub optimistic: u64,
-    /// Connections that were not there when a program wanted them, although connections are opened ahead, by reason.
-    pub missed: BTreeMap<PoolMiss, u64>,
-    /// Calls left alone, by reason.
-    pub passed: BTreeMap<Pass, u64>,
-    /// Time that programs waited for answers to getaddrinfo.
-    pub lookup_wait: Duration,
-    /// Time that programs waited for connections that were handed over complete.
-    pub connect_wait: Duration,
-    /// Time that the handshakes of those connections took; more than `connect_wait` where they began ahead of time.
-    pub handshakes: Duration,
+/// What can be counted up, and down to what it was at an earlier reading.
+trait Counter {
+    fn add(&mut self, more: &Self);
+    fn since(&self, earlier: &Self) -> Self;
+}
+
+impl Counter for u64 {
+    fn add(&mut self, more: &Self) {
+        *self += more;
+    }
+    fn since(&self, earlier: &Self) -> Self {
+        self - earlier
+    }
+}
+
+impl Counter for Duration {
+    fn add(&mut self, more: &Self) {
+        *self += *more;
+    }
+    fn since(&self, earlier: &Self) -> Self {
+        *self - *earlier
+    }
+}
+
+impl<K: Copy + Ord> Counter for BTreeMap<K, u64> {
+    fn add(&mut self, more: &Self) {
+        more.iter().for_each(|(key, n)| *self.entry(*key).or_default() += n);
+    }
+    fn since(&self, earlier: &Self) -> Self {
+        self.iter().map(|(key, n)| (*key, n - earlier.get(key).copied().unwrap_or_default())).collect()
+    }
+}
+
+/// A struct of counters that are added and compared field by field.
+macro_rules! counters {
+    ($(#[$about:meta])* pub struct $name:ident { $($(#[$doc:meta])* pub $field:ident: $type:ty,)* }) => {
+        $(#[$about])*
+        pub struct $name {
+            $($(#[$doc])* pub $field: $type,)*
+        }
+
+        impl $name {
+            /// What has been counted since `earlier`, which is an earlier reading of the same counters.
+            pub fn since(&self, earlier: &Self) -> Self {
+                Self { $($field: self.$field.since(&earlier.$field),)* }
+            }
+
+            fn add(&mut self, more: &Self) {
+                $(self.$field.add(&more.$field);)*
+            }
+        }
+    };
+}
+
+counters! {
+    /// Counters of a [`Connector`](super::Connector) since it began. The price of every race is read from here.
+    #[derive(Clone, Debug, Default, PartialEq)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+    pub struct Tally {
+        /// getaddrinfo calls answered with addresses.
+        pub resolved: u64,
+        /// getaddrinfo calls answered with an error.
+        pub unresolved: u64,
+        /// Questions that programs asked over DNS themselves and that were answered here.
+        pub asked: u64,
+        /// Of these, answered as empty because the other family had addresses.
+        pub not_waited_for: u64,
+        /// Lookups of one family that the cache answered.
+        pub cache_hits: u64,
+        /// Lookups of one family that went to a server.
+        pub cache_misses: u64,
+        /// Queries sent, retries included.
+        pub queries: u64,
+        /// Connection attempts begun (SYNs, without the kernel's retransmissions).
+        pub attempts: u64,
+        /// Attempts begun only to learn (see `race::adaptive`); contained in `attempts`.
+        pub explorations: u64,
+        /// Connections handed over complete.
+        pub handed_over: u64,
+        /// Connections handed over under way.
+        pub handed_over_in_progress: u64,
+        /// Races in which every attempt failed.
+        pub failed: u64,
+        /// Connections that were opened and that no program used.
+        pub unused: u64,
+        /// Connections handed over that were complete when the program asked: it did not wait; contained in `handed_over`.
+        pub at_once: u64,
+        /// Queries sent before a program asked for the name; contained in `queries`.
+        pub queries_ahead: u64,
+        /// Spare connections that were begun before a program asked for the name.
+        pub spares: u64,
+        /// Of these, given to a program.
+        pub spares_taken: u64,
+        /// Connection attempts to addresses of answers that held no more; contained in `attempts`.
+        pub optimistic: u64,
+        /// Connections that were not there when a program wanted them, although connections are opened ahead, by reason.
+        pub missed: BTreeMap<PoolMiss, u64>,
+        /// Calls left alone, by reason.
+        pub passed: BTreeMap<Pass, u64>,
+        /// Time that programs waited for answers to getaddrinfo.
+        pub lookup_wait: Duration,
+        /// Time that programs waited for connections that were handed over complete.
+        pub connect_wait: Duration,
+        /// Time that the handshakes of those connections took; more than `connect_wait` where they began ahead of time.
+        pub handshakes: Duration,
+    }
 }
 
 impl Tally {
@@ -66,93 +122,6 @@ impl Tally {
     /// Attempts begun for each connection handed over; `None` before the first.
     pub fn attempts_per_connection(&self) -> Option<f64> {
         (self.connections() > 0).then(|| self.attempts as f64 / self.connections() as f64)
-    }
-
-    /// What has been counted since `earlier`, which is an earlier reading of the same counters.
-    pub fn since(&self, earlier: &Self) -> Self {
-        let passed = |reason: &Pass, n: u64| n - earlier.passed.get(reason).copied().unwrap_or_default();
-        let missed = |why: &PoolMiss, n: u64| n - earlier.missed.get(why).copied().unwrap_or_default();
-        Self {
-            resolved: self.resolved - earlier.resolved,
-            unresolved: self.unresolved - earlier.unresolved,
-            asked: self.asked - earlier.asked,
-            not_waited_for: self.not_waited_for - earlier.not_waited_for,
-            cache_hits: self.cache_hits - earlier.cache_hits,
-            cache_misses: self.cache_misses - earlier.cache_misses,
-            queries: self.queries - earlier.queries,
-            attempts: self.attempts - earlier.attempts,
-            explorations: self.explorations - earlier.explorations,
-            handed_over: self.handed_over - earlier.handed_over,
-            handed_over_in_progress: self.handed_over_in_progress - earlier.handed_over_in_progress,
-            failed: self.failed - earlier.failed,
-            unused: self.unused - earlier.unused,
-            at_once: self.at_once - earlier.at_once,
-            queries_ahead: self.queries_ahead - earlier.queries_ahead,
-            spares: self.spares - earlier.spares,
-            spares_taken: self.spares_taken - earlier.spares_taken,
-            optimistic: self.optimistic - earlier.optimistic,
-            missed: self.missed.iter().map(|(why, n)| (*why, missed(why, *n))).collect(),
-            passed: self.passed.iter().map(|(reason, n)| (*reason, passed(reason, *n))).collect(),
-            lookup_wait: self.lookup_wait - earlier.lookup_wait,
-            connect_wait: self.connect_wait - earlier.connect_wait,
-            handshakes: self.handshakes - earlier.handshakes,
-        }
-    }
-
-    fn add(&mut self, other: &Self) {
-        // Taken apart, so that no counter can be forgotten.
-        let Self {
-            resolved,
-            unresolved,
-            asked,
-            not_waited_for,
-            cache_hits,
-            cache_misses,
-            queries,
-            attempts,
-            explorations,
-            handed_over,
-            handed_over_in_progress,
-            failed,
-            unused,
-            at_once,
-            queries_ahead,
-            spares,
-            spares_taken,
-            optimistic,
-            missed,
-            passed,
-            lookup_wait,
-            connect_wait,
-            handshakes,
-        } = other;
-        self.resolved += resolved;
-        self.unresolved += unresolved;
-        self.asked += asked;
-        self.not_waited_for += not_waited_for;
-        self.cache_hits += cache_hits;
-        self.cache_misses += cache_misses;
-        self.queries += queries;
-        self.attempts += attempts;
-        self.explorations += explorations;
-        self.handed_over += handed_over;
-        self.handed_over_in_progress += handed_over_in_progress;
-        self.failed += failed;
-        self.unused += unused;
-        self.at_once += at_once;
-        self.queries_ahead += queries_ahead;
-        self.spares += spares;
-        self.spares_taken += spares_taken;
-        self.optimistic += optimistic;
-        for (why, n) in missed {
-            *self.missed.entry(*why).or_default() += n;
-        }
-        for (reason, n) in passed {
-            *self.passed.entry(*reason).or_default() += n;
-        }
-        self.lookup_wait += *lookup_wait;
-        self.connect_wait += *connect_wait;
-        self.handshakes += *handshakes;
     }
 }
 
@@ -209,5 +178,22 @@ mod tests {
         tallies.close(2);
         assert_eq!((tallies.read(2), tallies.total().queries), (Tally::default(), 5));
         assert_eq!(tallies.total().passed[&Pass::LocalName], 1);
+    }
+
+    #[test]
+    fn times_and_numbers_are_added_and_compared_each_by_itself() {
+        let (ms, mut tally) = (Duration::from_millis, Tally::default());
+        (tally.failed, tally.lookup_wait, tally.handshakes) = (2, ms(5), ms(7));
+        let mut sum = tally.clone();
+        sum.add(&Tally { failed: 1, handshakes: ms(3), ..Tally::default() });
+        assert_eq!((sum.failed, sum.lookup_wait, sum.handshakes, sum.connect_wait), (3, ms(5), ms(10), ms(0)));
+        assert_eq!(sum.since(&tally), Tally { failed: 1, handshakes: ms(3), ..Tally::default() });
+    }
+
+    #[test]
+    fn attempts_are_counted_for_each_connection_that_was_handed_over() {
+        let tally = Tally { attempts: 9, handed_over: 4, handed_over_in_progress: 2, ..Tally::default() };
+        assert_eq!((tally.connections(), tally.attempts_per_connection()), (6, Some(1.5)));
+        assert_eq!(Tally { attempts: 9, ..Tally::default() }.attempts_per_connection(), None);
     }
 }
