@@ -94,8 +94,11 @@ mod tests {
         let (mut lookout, mut now) = (Lookout::default(), Instant::from_millis(1));
         // The first is not expected.
         assert_eq!(looks(&mut lookout, &mut now, 64, [90 * US; 1000]), 999);
+        assert_eq!(lookout.seen(), 999);
         // One that takes long ends it, until another comes soon.
         assert_eq!(looks(&mut lookout, &mut now, 64, [17 * MS, 17 * MS, 17 * MS, 90 * US, 90 * US]), 2);
+        // Of these two the first saw nothing.
+        assert_eq!(lookout.seen(), 1000);
     }
 
     #[test]
@@ -105,6 +108,12 @@ mod tests {
         // Nor is what comes right behind them: acknowledgements are no questions. Five waits later they may be.
         assert_eq!(looks(&mut lookout, &mut now, 52, [20 * US; 5]), 0);
         assert_eq!(looks(&mut lookout, &mut now, 52, [20 * US; 100]), 100);
+    }
+
+    #[test]
+    fn what_comes_at_its_very_end_has_been_looked_out_for() {
+        let (mut lookout, mut now) = (Lookout::default(), Instant::ZERO);
+        assert_eq!(looks(&mut lookout, &mut now, 64, [LOOK; 10_000]), 9_999);
     }
 
     #[test]

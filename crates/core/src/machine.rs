@@ -67,3 +67,47 @@ impl Wakeups {
         self.iter().map(|(why, count)| (why.to_owned(), count)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rings once, at its time.
+    struct Alarm(Option<Instant>);
+
+    impl Machine for Alarm {
+        type Input = Instant;
+        type Output = ();
+
+        fn handle_input(&mut self, _: Instant, at: Instant) {
+            self.0 = Some(at);
+        }
+        fn handle_timeout(&mut self, now: Instant) {
+            self.0 = self.0.filter(|at| *at > now);
+        }
+        fn poll_output(&mut self) -> Option<()> {
+            None
+        }
+        fn poll_timeout(&self) -> Option<Deadline> {
+            self.0.map(|at| Deadline { at, why: "alarm" })
+        }
+    }
+
+    #[test]
+    fn a_machine_is_woken_when_its_deadline_has_come_and_not_before() {
+        let at = Instant::from_millis;
+        let mut alarm = Alarm(None);
+        assert_eq!(alarm.wake(at(1)), None);
+        alarm.handle_input(at(1), at(5));
+        assert_eq!([4, 5, 6].map(|ms| alarm.wake(at(ms))), [None, Some("alarm"), None]);
+    }
+
+    #[test]
+    fn wake_ups_are_counted_by_cause() {
+        let mut wakeups = Wakeups::default();
+        ["alarm", "socket", "alarm"].iter().for_each(|why| wakeups.count(why));
+        let expected = [("alarm", 2), ("socket", 1)];
+        assert_eq!(wakeups.iter().collect::<Vec<_>>(), expected);
+        assert_eq!(wakeups.named(), expected.map(|(why, n)| (why.to_owned(), n)).into());
+    }
+}

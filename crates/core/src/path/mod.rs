@@ -283,6 +283,58 @@ mod tests {
     }
 
     #[test]
+    fn the_version_counts_whatever_changes_the_book() {
+        let mut book = PathBook::default();
+        let mut versions = vec![book.version()];
+        let mut after = |book: &PathBook| versions.push(book.version());
+        book.current().record(at(0), v6(1), Outcome::Failed);
+        after(&book);
+        book.current().record(at(0), v6(2), Outcome::Failed);
+        after(&book);
+        book.forget(&[v6(1)]);
+        assert!(book.current().peer(v6(1)).is_none() && book.current().peer(v6(2)).is_some());
+        after(&book);
+        book.forget(&[v6(3)]);
+        after(&book);
+        book.recognise(NetworkId(9));
+        after(&book);
+        book.recognise(NetworkId(9));
+        assert_eq!(versions, [0, 1, 2, 3, 4, 5]);
+        assert_eq!(book.version(), 5, "it was there already");
+    }
+
+    #[test]
+    fn a_network_that_is_recognised_is_no_former_one_and_others_still_are() {
+        let mut book = PathBook::default();
+        [1, 2, 3].iter().for_each(|n| book.move_to(NetworkId(*n)));
+        book.recognise(NetworkId(2));
+        assert_eq!(book.former, [0, 1].map(NetworkId));
+    }
+
+    #[test]
+    fn two_books_of_peers_that_become_one_keep_to_its_bound() {
+        let full = |first: u32| {
+            let mut net = Network::default();
+            let of = |n: u32| IpAddr::from((first + n).to_be_bytes());
+            (0..MAX_PEERS as u32).for_each(|n| net.record(at(u64::from(first + n)), of(n), Outcome::Failed));
+            net
+        };
+        let (mut older, newer) = (full(0), full(3));
+        older.absorb(newer);
+        assert_eq!(older.peers.len(), MAX_PEERS);
+        assert!(older.peer(IpAddr::from(2u32.to_be_bytes())).is_none(), "the oldest went first");
+    }
+
+    #[test]
+    fn translators_are_asked_for_again_when_their_time_has_come() {
+        let prefix = Prefix::new("64:ff9b::".parse().unwrap(), 96).unwrap();
+        let mut net = Network::default();
+        net.learn_translators(vec![prefix], at(10));
+        assert_eq!(net.translators(at(9)), Some(&[prefix][..]));
+        assert_eq!(net.translators(at(10)), None);
+    }
+
+    #[test]
     fn only_so_many_networks_are_remembered() {
         let mut book = PathBook::default();
         for n in 0..MAX_NETWORKS as u64 + 5 {
@@ -301,7 +353,9 @@ mod tests {
         let mut net = Network::default();
         net.record(at(0), v6(1), Outcome::Abandoned(Duration::from_millis(40)));
         assert!(!net.is_failing(v6(1), at(1)));
-        net.record(at(0), v6(1), Outcome::Abandoned(Duration::from_millis(280)));
+        net.record(at(0), v6(1), Outcome::Abandoned(UNANSWERED_AFTER - Duration::from_millis(1)));
+        assert!(!net.is_failing(v6(1), at(1)));
+        net.record(at(0), v6(1), Outcome::Abandoned(UNANSWERED_AFTER));
         assert!(net.is_failing(v6(1), at(1)));
     }
 
