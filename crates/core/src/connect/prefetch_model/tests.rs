@@ -266,3 +266,223 @@ fn what_is_forgotten_while_a_launch_goes_on_does_not_come_back_at_its_end() {
     launch(&mut model, 2, &[(20, "a.example")]);
     assert_eq!(model.remembered().programs[0].names.len(), 1, "the next launch is learned from");
 }
+
+/// Asks for a name at these milliseconds of launch 1, without a connection.
+fn ask(model: &mut PrefetchModel, name: &str, times: impl IntoIterator<Item = u64>) {
+    let name = name.into();
+    times.into_iter().for_each(|ms| model.asked(at(ms), 1, &app(), &name, &[RecordType::A]));
+}
+
+#[test]
+fn a_name_that_is_asked_for_over_one_family_is_wanted_over_that_one() {
+    let want = |records: &[RecordType]| {
+        let mut all = Records::default();
+        records.iter().for_each(|record| all.add(*record));
+        all.want()
+    };
+    assert_eq!(want(&[RecordType::A]), super::super::Want::Only(Family::V4));
+    assert_eq!(want(&[RecordType::Aaaa]), super::super::Want::Only(Family::V6));
+    assert_eq!(want(&RecordType::ALL), super::super::Want::Both);
+}
+
+#[test]
+fn of_too_many_launches_the_oldest_is_over_and_of_too_many_programs_the_one_used_longest_ago_is_forgotten() {
+    let mut model = PrefetchModel::default();
+    for n in 0..MAX_LAUNCHES as u32 {
+        model.launched(at(u64::from(n)), n, &app());
+    }
+    assert_eq!((model.launches.len(), model.version()), (MAX_LAUNCHES, 0));
+    model.launched(at(9999), 9999, &app());
+    assert_eq!((model.launches.len(), model.version()), (MAX_LAUNCHES, 1));
+    assert!(!model.launches.contains_key(&(0, app())), "that one has taught what it had to");
+    for n in 1..MAX_PROGRAMS as u32 {
+        model.launched(at(10_000 + u64::from(n)), n, &format!("{n}").as_str().into());
+    }
+    assert_eq!(model.programs.len(), MAX_PROGRAMS);
+    model.launched(at(20_000), 1, &app());
+    assert!(model.programs.contains_key("mail") && model.programs.len() == MAX_PROGRAMS);
+    model.launched(at(20_001), 1, &"one more".into());
+    assert!(!model.programs.contains_key("1") && model.programs.contains_key("mail"));
+    assert_eq!(model.programs.len(), MAX_PROGRAMS);
+}
+
+#[test]
+fn a_launch_with_too_many_names_keeps_its_first() {
+    let mut model = PrefetchModel::default();
+    model.launched(at(0), 1, &app());
+    (0..=MAX_NAMES as u64).for_each(|n| ask(&mut model, &format!("{n}.example"), [n * 10]));
+    assert!(model.name(&app(), "0.example").is_some());
+    assert!(model.name(&app(), &format!("{MAX_NAMES}.example")).is_none());
+}
+
+#[test]
+fn what_was_asked_for_within_seconds_is_recent() {
+    let mut model = PrefetchModel::default();
+    model.launched(at(0), 1, &app());
+    ask(&mut model, "a.example", [1000]);
+    let is_recent = |ms: u64, name: &str| model.is_recent(at(ms), 1, &app(), name);
+    assert_eq!([1000, 6000, 6001].map(|ms| is_recent(ms, "a.example")), [true, true, false]);
+    assert!(!is_recent(1000, "b.example"));
+}
+
+#[test]
+fn an_answer_is_held_for_as_long_as_it_says() {
+    let mut model = PrefetchModel::default();
+    launch(&mut model, 1, &[(20, "a.example")]);
+    model.held_for(&app(), &"a.example".into(), Duration::from_secs(7));
+    assert_eq!(model.name(&app(), "a.example").unwrap().ttl, Some(Duration::from_secs(7)));
+}
+
+#[test]
+fn the_version_counts_what_is_to_be_written_down() {
+    let mut model = PrefetchModel::default();
+    launch(&mut model, 1, &[(20, "a.example")]);
+    assert_eq!(model.version(), 1);
+    assert!(model.port_mut(&app(), "a.example", 80).is_none());
+    assert_eq!(model.version(), 1, "there is no such port");
+    model.port_mut(&app(), "a.example", 443).unwrap();
+    assert_eq!(model.version(), 2);
+    model.forget_host(Some("mail"), "a.example");
+    assert_eq!(model.version(), 3);
+    model.forget(None);
+    assert_eq!(model.version(), 4);
+}
+
+#[test]
+fn a_host_is_forgotten_of_one_program_and_the_rest_of_it_stays() {
+    let mut model = PrefetchModel::default();
+    for app in [app(), AppId::from("news")] {
+        model.launched(at(0), 1, &app);
+        for (ms, name) in [(0, "a.example"), (10, "b.example")] {
+            model.asked(at(ms), 1, &app, &name.into(), &[RecordType::A]);
+            model.connected(at(ms), 1, &app, &name.into(), to(443));
+        }
+    }
+    assert!(model.remembered().programs[0].names.is_empty(), "before the launch has ended nothing is written down");
+    model.forget_host(Some("mail"), "b.example");
+    assert!(model.expected_after(&app(), "a.example", false).is_empty());
+    assert!(!model.is_recent(at(11), 1, &app(), "b.example") && model.is_recent(at(11), 1, &app(), "a.example"));
+    let burst =
+        |model: &PrefetchModel, app: &str, name: &str| model.in_burst(at(20), 1, &app.into(), &name.into(), 443);
+    assert_eq!([("mail", "a.example"), ("mail", "b.example")].map(|(app, name)| burst(&model, app, name)), [1, 0]);
+    assert_eq!([("news", "a.example"), ("news", "b.example")].map(|(app, name)| burst(&model, app, name)), [1, 1]);
+    model.forget(Some("news"));
+    model.closed(1);
+    let all = model.remembered();
+    let names = all.programs.iter().flat_map(|p| p.names.iter().map(|n| (&*p.app, &*n.name))).collect::<Vec<_>>();
+    assert_eq!(names, [("mail", "a.example")], "of a program that is forgotten, the launch that goes on too");
+}
+
+#[test]
+fn what_is_recalled_goes_no_further_than_the_bounds_allow_beside_what_is_there() {
+    let program = |app: String, names: Vec<memory::Name>| memory::Program { app, names, launches: 1 };
+    let name = |name: &str, ports: std::ops::Range<u16>| memory::Name {
+        name: name.into(),
+        share: 1.0,
+        ports: ports.map(|port| memory::Port { port, ..memory::Port::default() }).collect(),
+        ..memory::Name::default()
+    };
+    let mut model = PrefetchModel::default();
+    launch(&mut model, 1, &[(20, "a.example")]);
+    model.recall(&memory::Memory { programs: (0..MAX_PROGRAMS).map(|n| program(n.to_string(), vec![])).collect() });
+    assert_eq!(model.programs.len(), MAX_PROGRAMS);
+
+    let mut model = PrefetchModel::default();
+    model.launched(at(0), 1, &app());
+    (0..MAX_NAMES as u64).for_each(|n| ask(&mut model, &format!("{n}.example"), [n]));
+    model.connected(at(200), 1, &app(), &"0.example".into(), to(443));
+    model.connected(at(200), 1, &app(), &"1.example".into(), to(443));
+    let names = vec![name("new.example", 1..2), name("0.example", 1..4), name("1.example", 1..5)];
+    model.recall(&memory::Memory { programs: vec![program("mail".into(), names)] });
+    assert!(model.name(&app(), "new.example").is_none(), "the program has a hundred of its own");
+    let ports = |name: &str| model.name(&app(), name).unwrap().ports.keys().copied().collect::<Vec<_>>();
+    assert_eq!([ports("0.example"), ports("1.example")], [[1, 2, 3, 443], [1, 2, 3, 4]]);
+}
+
+#[test]
+fn a_chance_that_was_not_taken_counts_and_one_that_was_none_does_not() {
+    let mut model = PrefetchModel::default();
+    let both = [(0, "menu.example"), (100, "img.example")];
+    launch(&mut model, 1, &both);
+    launch(&mut model, 2, &both);
+    (3..5).for_each(|n| launch(&mut model, n, &both[..1]));
+    let after = |model: &PrefetchModel| model.expected_after(&app(), "menu.example", false)[0].chance;
+    assert_eq!(after(&model), 0.5);
+    launch(&mut model, 5, &[(0, "img.example"), (100, "menu.example")]);
+    assert_eq!(after(&model), 0.5, "it had just been asked for");
+}
+
+#[test]
+fn old_chances_fade_by_half() {
+    let mut model = PrefetchModel::default();
+    let both = [(0, "menu.example"), (100, "img.example")];
+    let after = |model: &PrefetchModel| model.expected_after(&app(), "menu.example", false)[0].chance;
+    (1..=12).for_each(|n| launch(&mut model, n, if n == 2 { &both[..1] } else { &both }));
+    assert_eq!(after(&model), 11.0 / 12.0);
+    launch(&mut model, 13, &both);
+    assert_eq!(after(&model), 1.0, "6 of 6 for 12 of 13");
+}
+
+#[test]
+fn how_often_a_name_was_asked_for_fades_by_half_too() {
+    let chance = |times: u64| {
+        let mut model = PrefetchModel::default();
+        model.launched(at(0), 1, &app());
+        ask(&mut model, "menu.example", (0..times).map(|n| n * 60_000));
+        ask(&mut model, "img.example", [(times - 1) * 60_000 + 1]);
+        model.expected_after(&app(), "menu.example", true)[0].chance
+    };
+    // The first time is counted apart from the others.
+    assert_eq!([13, 14].map(chance), [1.0 / 12.0, 1.0 / 6.0]);
+}
+
+#[test]
+fn a_new_follower_takes_the_place_of_the_rarest_unless_that_comes_as_often_as_not() {
+    let followers = |launches: u32| {
+        let mut model = PrefetchModel::default();
+        let names: Vec<_> = (1..MAX_FOLLOWERS).map(|n| format!("{n:02}.example")).collect();
+        let mut all = vec![(0, "menu.example"), (1, "00.example")];
+        all.extend(names.iter().map(|name| (2, name.as_str())));
+        launch(&mut model, 1, &all);
+        (2..launches).for_each(|n| launch(&mut model, n, &all[..2]));
+        launch(&mut model, launches, &[(0, "menu.example"), (1, "00.example"), (2, "new.example")]);
+        let after = model.expected_after(&app(), "menu.example", false);
+        assert_eq!(after.len(), MAX_FOLLOWERS);
+        ["00.example", "01.example", "new.example"].map(|name| after.iter().any(|e| &*e.name == name))
+    };
+    assert_eq!(followers(2), [true, true, false], "once of two times");
+    assert_eq!(followers(3), [true, false, true], "once of three");
+}
+
+#[test]
+fn a_second_of_lateness_always_counts() {
+    let mut model = PrefetchModel::default();
+    (1..5).for_each(|n| launch(&mut model, n, &[(0, "a.example")]));
+    launch(&mut model, 5, &[(800, "a.example")]);
+    let after = model.expected_at_launch(&app())[0].after;
+    assert!((199..=201).contains(&after.as_millis()), "a quarter of it: {after:?}");
+}
+
+#[test]
+fn bursts_are_averaged_over_launches() {
+    let mut model = PrefetchModel::default();
+    for (n, connections) in [(1, 3), (2, 1)] {
+        model.launched(at(0), n, &app());
+        model.asked(at(0), n, &app(), &"a.example".into(), &[RecordType::A]);
+        (0..connections).for_each(|ms| model.connected(at(ms), n, &app(), &"a.example".into(), to(443)));
+        model.closed(n);
+    }
+    assert_eq!(model.name(&app(), "a.example").unwrap().ports[&443].parallel, 2.5);
+}
+
+#[test]
+fn a_program_that_comes_back_sooner_is_known_for_it_at_once_and_later_bit_by_bit() {
+    let mut model = PrefetchModel::default();
+    model.launched(at(0), 1, &app());
+    ask(&mut model, "a.example", [0]);
+    let mut again = |seconds: u64| {
+        model.connected(at(seconds * 1000), 1, &app(), &"a.example".into(), to(443));
+        model.name(&app(), "a.example").unwrap().ports[&443].again.map(|again| again.as_secs())
+    };
+    assert_eq!([0, 60, 128, 138].map(&mut again), [None, Some(60), Some(61), Some(10)]);
+}
