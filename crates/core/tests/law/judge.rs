@@ -185,8 +185,9 @@ fn was_tried_before_the_move(visit: usize, bare: &Run, run: &Run) -> bool {
 
 fn twice_a_second(world: &World, run: &Run) -> Option<(Syn, Syn)> {
     let mut last: BTreeMap<(IpAddr, u16), Syn> = BTreeMap::new();
-    // What is opened before a program has said a port may be of no use to it.
-    run.syns.iter().filter(|syn| !syn.guessed).find_map(|syn| {
+    // What is opened before a program has said a port may be of no use to it; a refusal is.
+    let is_of_use = |syn: &&Syn| !syn.guessed || matches!(world.fate(syn.to, syn.moved), Fate::Refuses(_));
+    run.syns.iter().filter(is_of_use).find_map(|syn| {
         let before = last.insert((syn.to, syn.port), *syn)?;
         // On another network it is another host that is asked.
         (syn.at - before.at < ms(1000) && syn.moved == before.moved && !was_reset(world, before, syn.at))

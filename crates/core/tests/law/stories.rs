@@ -591,3 +591,11 @@ fn no_server_is_left_out_for_good_because_another_has_answered_the_other_family(
     let servers = vec![only(after_refusing(1, 1), None), only(None, says(1)), only(None, None)];
     keeps_only(&[Law::Reaches], &World { v6: vec![Fate::Refuses(1)], servers, ..world() });
 }
+
+#[test]
+fn a_host_that_has_refused_a_guessed_port_is_not_asked_again_there() {
+    for (client, front) in [(Client::Musl, Front::Filter), (Client::Curl, Front::Preload)] {
+        let late = World { servers: vec![server(says(20), says(300))], v4: vec![Fate::Refuses(48)], ..world() };
+        keeps_only(&[Law::OneSynASecond], &World { client, front, v6: vec![Fate::Alive(248)], ..late });
+    }
+}

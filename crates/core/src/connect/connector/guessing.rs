@@ -52,8 +52,11 @@ impl Connector {
     pub(super) fn know_port(&mut self, now: Instant, request: RequestId, claim: &Claim) {
         let (port, account) = (claim.to.port(), request.account());
         let is_wrong = |j: &Job| {
-            let guessed = j.guesses.is_some() && j.port != Some(port);
-            guessed && j.app == claim.app && j.account == account && j.returned.contains(&claim.to.ip())
+            // What has refused is known once: it stays for the program's next attempt.
+            let guessed = j.guesses.is_some() && (j.port.is_some_and(|p| p != port) || !j.refused.is_empty());
+            // What was asked over DNS is returned by each question of its own.
+            let returned = if j.returned.is_empty() { j.addresses() } else { j.returned.clone() };
+            guessed && j.app == claim.app && j.account == account && returned.contains(&claim.to.ip())
         };
         let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| is_wrong(j)).map(|(id, _)| *id).collect();
         for id in ids {
