@@ -87,11 +87,13 @@ fn simplest(tree: &mut impl ValueTree<Value = World>, race: &'static race::Entry
 /// Which race breaks which law: how often, and in which world first.
 type Found = BTreeMap<(&'static str, Law), (u64, u64)>;
 
-/// What was found, and how many SYNs healthy worlds saw for how many connections, by race.
+/// What was found, how many SYNs healthy worlds saw for how many connections, and how many visits came to a connection under
+/// headstart alone, by race.
 #[derive(Default)]
 struct Played {
     found: Found,
     healthy: BTreeMap<&'static str, (u64, u64)>,
+    saved: BTreeMap<&'static str, u64>,
 }
 
 /// Plays every `THREADS`th of the worlds from `first` on.
@@ -107,6 +109,9 @@ fn play_worlds(seed: u64, worlds: impl Iterator<Item = u64>) -> Played {
                 *syns += run.syns.len() as u64 - run.tally.explorations;
                 *connections += run.visits.iter().filter(|(reached, _)| reached.is_some()).count() as u64;
             }
+            let both = bare.visits.iter().zip(&run.visits);
+            let saved = both.filter(|((by_itself, _), (reached, _))| by_itself.is_none() && reached.is_some()).count();
+            *result.saved.entry(race.name).or_default() += saved as u64;
             for broken in judge(&current, &bare, &run).into_iter().filter(|b| !is_excused(race, b.law)) {
                 result.found.entry((race.name, broken.law)).or_insert((0, n)).0 += 1;
             }
@@ -132,6 +137,9 @@ fn play_all(seed: u64, first: u64, count: u64) -> Played {
         for (name, (syns, connections)) in result.healthy {
             let entry = all.healthy.entry(name).or_default();
             *entry = (entry.0 + syns, entry.1 + connections);
+        }
+        for (name, saved) in result.saved {
+            *all.saved.entry(name).or_default() += saved;
         }
     }
     all
@@ -169,10 +177,13 @@ fn counter_examples() {
 #[test]
 fn whoever_connects_bare_connects_no_later_under_headstart() {
     let [seed, first, count] = wanted();
-    let Played { found, healthy } = play_all(seed, first, count);
+    let Played { found, healthy, saved } = play_all(seed, first, count);
     println!("{count} worlds of seed {seed} from {first} on, {} races", races().count());
     for (name, (syns, connections)) in &healthy {
         println!("{name}: {syns} SYNs for {connections} connections where all is well");
+    }
+    for (name, saved) in &saved {
+        println!("{name}: {saved} visits come to a connection that come to none without headstart");
     }
     let mut beyond = Vec::new();
     for ((name, law), (times, n)) in &found {
