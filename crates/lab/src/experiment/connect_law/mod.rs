@@ -14,9 +14,11 @@ use crate::experiment::target::Target;
 use crate::program::line::LINES;
 use crate::program::{self, Folder, Origin, Scheme};
 use anyhow::Context as _;
+use headstart_core::time::Duration;
 use judge::{Breach, judge, quickest};
 use round::{Arm, Ready, Seen, play};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -46,6 +48,8 @@ const HANDFUL: [&str; 6] = ["curl", "wget", "python", "go", "node", "socat"];
 const AT_ONCE: usize = 6;
 /// The same where the first runs are doubted.
 const AGAIN_AT_ONCE: usize = 3;
+/// SYNs of a breach that the report lists.
+const SYNS: usize = 8;
 /// Times that a breach is played again.
 const AGAIN: usize = 3;
 
@@ -223,7 +227,7 @@ fn report(outcome: &mut Outcome, cases: &[Case<'_>], breaches: &[Confirmed]) {
                 let measured = Row::measured(case.place.name, &metric, unit, arm.name(), ours?);
                 Some(Row { baseline_arm, baseline: bare, ratio, ..measured })
             };
-            let ms = |time: Option<headstart_core::time::Duration>| time.map(|time| time.as_secs_f64() * 1e3);
+            let ms = |time: Option<Duration>| time.map(|time| time.as_secs_f64() * 1e3);
             let syns = |seen: &Seen| Some(seen.syns.len() as f64);
             let given_up = |seen: &Seen| ms(seen.ended.filter(|_| seen.sent.is_none()));
             let rows = [
@@ -245,10 +249,19 @@ fn report(outcome: &mut Outcome, cases: &[Case<'_>], breaches: &[Confirmed]) {
     for Confirmed { case, arm, breach, runs: [bare, ours] } in breaches {
         let case = &cases[*case];
         let about = |seen: &Seen| {
-            let ms = |time: Option<headstart_core::time::Duration>| {
+            let ms = |time: Option<Duration>| {
                 time.map_or_else(|| "never".to_owned(), |time| format!("{:.0} ms", time.as_secs_f64() * 1e3))
             };
-            format!("sent something: {}, ended: {}, {} SYNs", ms(seen.sent), ms(seen.ended), seen.syns.len())
+            let syn = |(to, at): &(IpAddr, Duration)| format!("{to} at {:.0}", at.as_secs_f64() * 1e3);
+            let syns: Vec<_> = seen.syns.iter().take(SYNS).map(syn).collect();
+            let of = if seen.syns.len() > SYNS { "the first of " } else { "" };
+            let count = seen.syns.len();
+            format!(
+                "sent something: {}, ended: {}, {of}{count} SYNs: {}",
+                ms(seen.sent),
+                ms(seen.ended),
+                syns.join(", ")
+            )
         };
         outcome.notes.push(format!(
             "{}, {} by {}: {breach} ({}; bare {}).",
