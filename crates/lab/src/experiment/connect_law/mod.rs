@@ -248,32 +248,26 @@ fn report(outcome: &mut Outcome, cases: &[Case<'_>], breaches: &[Confirmed]) {
     outcome.notes.push(format!("{total}, of {runs} runs under headstart of {} programs.", count(cases)));
     for Confirmed { case, arm, breach, runs: [bare, ours] } in breaches {
         let case = &cases[*case];
-        let about = |seen: &Seen| {
-            let ms = |time: Option<Duration>| {
-                time.map_or_else(|| "never".to_owned(), |time| format!("{:.0} ms", time.as_secs_f64() * 1e3))
-            };
-            let syn = |(to, at): &(IpAddr, Duration)| format!("{to} at {:.0}", at.as_secs_f64() * 1e3);
-            let syns: Vec<_> = seen.syns.iter().take(SYNS).map(syn).collect();
-            let of = if seen.syns.len() > SYNS { "the first of " } else { "" };
-            let count = seen.syns.len();
-            format!(
-                "sent something: {}, ended: {}, {of}{count} SYNs: {}",
-                ms(seen.sent),
-                ms(seen.ended),
-                syns.join(", ")
-            )
-        };
         outcome.notes.push(format!(
             "{}, {} by {}: {breach} ({}; bare {}).",
             case.place.name,
             case.ready.name(),
             Arm::ALL[*arm].name(),
-            about(ours),
-            about(bare)
+            describe(ours),
+            describe(bare)
         ));
     }
     let uncovered: Vec<_> = LINES.iter().filter(|line| line.uncovered).map(|line| line.name).collect();
     outcome.notes.push(format!("Not covered by headstart, but judged too: {}.", uncovered.join(", ")));
+}
+
+/// What was seen of a run, with its first SYNs.
+fn describe(seen: &Seen) -> String {
+    let in_ms = |time: &Duration| format!("{:.0} ms", time.as_secs_f64() * 1e3);
+    let ms = |time: Option<Duration>| time.map_or_else(|| "never".to_owned(), |time| in_ms(&time));
+    let syns: Vec<_> = seen.syns.iter().take(SYNS).map(|(to, at)| format!("{to} at {}", in_ms(at))).collect();
+    let (count, of) = (seen.syns.len(), if seen.syns.len() > SYNS { "the first of " } else { "" });
+    format!("sent something: {}, ended: {}, {of}{count} SYNs: {}", ms(seen.sent), ms(seen.ended), syns.join(", "))
 }
 
 fn count(cases: &[Case<'_>]) -> usize {
