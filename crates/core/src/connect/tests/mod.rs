@@ -13,6 +13,7 @@ mod place;
 mod rescue;
 mod servers;
 mod services;
+mod spares;
 mod stories;
 mod told;
 mod translator;
