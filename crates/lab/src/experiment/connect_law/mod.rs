@@ -18,7 +18,6 @@ use headstart_core::time::Duration;
 use judge::{Breach, judge, quickest};
 use round::{Arm, Ready, Seen, play};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
