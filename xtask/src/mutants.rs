@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 struct Crate {
     folder: &'static str,
     package: &'static str,
-    /// What cargo tests for each mutant; of the law few [`WORLDS`].
+    /// What cargo tests for each mutant.
     tests: &'static [&'static str],
 }
 
@@ -29,9 +29,6 @@ const CRATES: &[Crate] = &[
     Crate { folder: "crates/realtime/", package: "headstart-realtime", tests: &["--lib", "--tests"] },
     Crate { folder: "crates/quic/", package: "headstart-quic", tests: &["--lib", "--tests"] },
 ];
-
-/// The worlds of the law that each mutant of `core` is played in: ten thousand take minutes.
-const WORLDS: &str = "1:0:300";
 
 /// Where survivors have their reasons.
 const REASONS: &str = "docs/internals/mutants.md";
@@ -108,8 +105,7 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
         words.extend(tests.iter().map(|word| (*word).to_owned()));
         let step = Step::command(&tool.to_string_lossy(), &words.iter().map(String::as_str).collect::<Vec<_>>());
         // Missed mutants are its failure (exit code 2) and our result; what it could not play leaves no results.
-        let step = step.with("CARGO_TARGET_DIR", root.join("target/mutants-build").to_string_lossy());
-        let _ = step.with("HEADSTART_LAW", WORLDS).run();
+        let _ = step.with("CARGO_TARGET_DIR", root.join("target/mutants-build").to_string_lossy()).run();
         all.add(&output.join("mutants.out"));
     }
     judge(&all, &fs::read_to_string(root.join(REASONS)).unwrap_or_default())
