@@ -99,8 +99,12 @@ impl<P: Play> Playing<P> {
         for _ in 0..TURNS {
             it.now += Duration::from_micros(rng.u64(0..40_000));
             match rng.u8(0..8) {
-                // Early, or late, or for nothing: no harm.
-                0 => it.machine.handle_timeout(it.now),
+                // Early, or for nothing: nothing is done. Late: no harm.
+                0 => {
+                    let due = it.machine.poll_timeout().is_some_and(|deadline| deadline.at <= it.now);
+                    it.machine.handle_timeout(it.now);
+                    assert!(it.drain() == 0 || due, "woken too early, it asks for something: {:?}", it.log.last());
+                }
                 1 | 2 => {
                     it.now = it.machine.poll_timeout().map_or(it.now, |deadline| deadline.at.max(it.now));
                     it.wake();

@@ -1,11 +1,11 @@
-//! When initial windows are looked at again: every so often, and soon after the host's routes have changed.
+//! When initial windows are looked at again: every so often, and soon after the host's routes have changed. Ours.
 
 use crate::machine::{Deadline, Machine};
 use crate::time::{Duration, Instant};
 
-/// Routes often change several at a time: this long is waited for the rest.
+/// Routes often change several at a time: this long is waited for the rest. Ours.
 const SETTLE: Duration = Duration::from_millis(200);
-/// However often routes change, they are looked at no more often than this.
+/// However often routes change, they are looked at no more often than this. Ours.
 const REST: Duration = Duration::from_secs(1);
 
 /// The host's routes have changed.
