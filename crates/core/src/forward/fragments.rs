@@ -140,4 +140,44 @@ mod tests {
         }
         assert_eq!(fragments.partial.len(), MOST_PACKETS);
     }
+
+    #[test]
+    fn the_first_part_says_what_the_packet_is() {
+        let mut fragments = Fragments::default();
+        let other = Header { traffic_class: 0x22, hop_limit: 3, ..header() };
+        assert_eq!(fragments.add(Instant::ZERO, &other, part(8, false), b"end"), None);
+        let packet = fragments.add(Instant::ZERO, &header(), part(0, true), b"begin...").unwrap();
+        assert_eq!(parse(&packet).unwrap().0, header());
+    }
+
+    #[test]
+    fn parts_that_contradict_each_other_make_none() {
+        let contradictions: [[(usize, bool, usize); 2]; 7] = [
+            // Over the beginning of the next one, and over the end of the one before.
+            [(8, true, 16), (0, true, 16)],
+            [(0, true, 16), (8, true, 16)],
+            // Behind the end, be it the middle of something or another end; and an end before the end.
+            [(8, false, 8), (16, true, 8)],
+            [(8, false, 8), (16, false, 8)],
+            [(16, false, 8), (0, false, 8)],
+            // Nothing, and what no packet has room for.
+            [(8, true, 8), (16, false, 0)],
+            [(8, true, 8), (65_512, false, 4)],
+        ];
+        for [first, second] in contradictions {
+            let mut fragments = Fragments::default();
+            for (offset, more, len) in [first, second] {
+                assert_eq!(fragments.add(Instant::ZERO, &header(), part(offset, more), &vec![1; len]), None);
+            }
+            assert!(fragments.partial.is_empty(), "{first:?} {second:?}");
+        }
+    }
+
+    #[test]
+    fn the_longest_packet_there_is_can_come_in_parts() {
+        let mut fragments = Fragments::default();
+        assert_eq!(fragments.add(Instant::ZERO, &header(), part(0, true), &[1; 65_512]), None);
+        let packet = fragments.add(Instant::ZERO, &header(), part(65_512, false), &[2; 3]).unwrap();
+        assert_eq!(packet.len(), 65_535);
+    }
 }

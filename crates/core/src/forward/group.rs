@@ -88,6 +88,8 @@ mod tests {
             ("/".into(), None),
             ("/podium/docker".into(), None),
             (format!("/docker/{}", &id[1..]), None),
+            // A number alone is not said to be a pod's.
+            (format!("/machines/{pod}"), None),
         ];
         for (path, expected) in all {
             assert_eq!(belongs_to(&path), expected, "{path}");

@@ -132,4 +132,12 @@ mod tests {
         let rate = find(11).unwrap().rate(48, USABLE);
         assert_eq!(rate, 19_104_000.0);
     }
+
+    #[test]
+    fn a_modulation_is_named_by_how_many_symbols_it_has() {
+        for quality in ALL.iter().filter(|quality| quality.modulation != Modulation::Qpsk) {
+            let symbols = 1 << quality.modulation.bits();
+            assert_eq!(quality.modulation.name(), format!("{symbols}QAM"));
+        }
+    }
 }

@@ -301,12 +301,13 @@ mod tests {
     #[test]
     fn gaps_are_counted_where_they_belong() {
         let mut gaps = Gaps::default();
-        for millis in [0, 20, 40, 140, 140] {
+        for millis in [0, 20, 40, 140, 140, 144] {
             gaps.packet(Instant::from_millis(millis));
         }
-        assert_eq!((gaps.count, gaps.longest, gaps.total), (4, Duration::from_millis(100), Duration::from_millis(140)));
+        assert_eq!((gaps.count, gaps.longest, gaps.total), (5, Duration::from_millis(100), Duration::from_millis(144)));
         let mut expected = [0; 16];
-        (expected[0], expected[5], expected[7]) = (1, 2, 1);
+        // 4 ms are not below 4 ms.
+        (expected[0], expected[3], expected[5], expected[7]) = (1, 1, 2, 1);
         assert_eq!(gaps.histogram, expected);
     }
 
@@ -317,5 +318,40 @@ mod tests {
         flow.sent(Instant::from_millis(1), &[22, 3, 1, 0, 9, 1, 0], 1);
         flow.received(Instant::from_millis(9), &[22, 3, 3, 0, 9, 2, 0], 1);
         assert_eq!(flow.hello, (Some(Instant::from_millis(1)), Some(Instant::from_millis(9))));
+        let mut flow = Flow::new(FlowId(0), (end, end), Instant::ZERO);
+        flow.sent(Instant::from_millis(1), b"GET / HTTP/1.1", 1);
+        flow.received(Instant::from_millis(9), &[22, 3, 3, 0, 9, 2, 0], 1);
+        assert_eq!(flow.hello, (None, None), "the program has not said hello");
+    }
+
+    #[test]
+    fn a_silence_is_a_pause_where_it_is_longer_than_two_round_trips() {
+        let counted = |gap, trip: Option<u64>| {
+            let mut direction = Direction::default();
+            for at in [0, gap] {
+                direction.data(Instant::from_millis(at), 100, 1, trip.map(Duration::from_millis));
+            }
+            direction.without_pauses.took == Duration::from_millis(gap)
+        };
+        assert!(counted(200, None) && !counted(201, None));
+        assert!(counted(600, Some(300)) && !counted(601, Some(300)));
+        assert!(counted(200, Some(5)), "of what is near, too");
+    }
+
+    #[test]
+    fn every_end_has_a_name_of_its_own() {
+        let all = [
+            End::Open,
+            End::Finished,
+            End::ResetByProgram,
+            End::ResetByPeer,
+            End::Refused,
+            End::Unreachable,
+            End::Silent,
+            End::Failed,
+        ];
+        let names: std::collections::BTreeSet<_> = all.map(End::name).into();
+        assert_eq!(names.len(), all.len());
+        assert!(names.iter().all(|name| format!("{all:?}").to_lowercase().contains(&name.replace('-', ""))));
     }
 }

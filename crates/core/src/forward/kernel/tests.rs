@@ -143,7 +143,8 @@ fn who_said_its_end_first_has_closed_it_and_otherwise_who_reset_it() {
     assert_eq!(closed(there, 104, BY_PROGRAM), Some(Side::Program));
     assert_eq!((closed(there, 104, 0), closed(there, 0, 0)), (Some(Side::Peer), Some(Side::Program)));
     assert_eq!((closed([11, 36, 0], 0, 0), closed(there, 110, 0)), (None, None), "open, and silent");
-    assert_eq!(closed([11, 0, 100], 111, 0), None, "there was no connection");
+    assert_eq!((closed([11, 0, 100], 111, 0), closed([11, 0, 100], 0, 0)), (None, None), "there was no connection");
+    assert_eq!((Side::Program.name(), Side::Peer.name()), ("program", "peer"));
 }
 
 #[test]
@@ -217,6 +218,7 @@ fn a_lookup_is_a_question_and_its_answer_over_the_same_socket() {
     let (query, answer) = exchange();
     let mut reader = Reader::new(ORIGIN, Duration::from_millis(4));
     assert_eq!(reader.event(&message(5, 0, 4, &answer)), Some(Event::Nothing), "no program has asked");
+    assert!(reader.lookups.is_empty(), "strangers take no place");
     assert_eq!(reader.event(&message(5, 1, 5, &query)), Some(Event::Nothing));
     let Some(Event::Answered(exchanges, whose)) = reader.event(&message(5, 0, 25, &answer)) else { panic!() };
     let [exchange] = exchanges.as_slice() else { panic!("{exchanges:?}") };
@@ -268,19 +270,20 @@ fn of_too_many_sockets_those_that_asked_longest_ago_are_forgotten_whatever_their
 
 #[test]
 fn datagrams_are_read_and_quic_among_them() {
-    let datagrams = |first_len: u32| {
+    let datagrams = |first_len: u32, first_up: u32| {
         let mut written = Written::default();
         written.u32s(&[KIND_DATAGRAMS, first_len]).whose().ends(443).u64s(&[ms(5), ms(35)]).way(4000).way(8000);
-        written.u64s(&[0, 3, 90_000_000, 40_000_000]).u32s(&[1, 1]);
+        written.u64s(&[0, 3, 90_000_000, 40_000_000]).u32s(&[1, first_up]);
         written.0.extend([0xc0, 0, 0, 0, 1, 0, 4, 9, 9, 9, 9]);
         written.0.resize(DATAGRAMS, 0);
         Reader::new(ORIGIN, Duration::from_millis(4)).datagrams(&written.0).unwrap().0
     };
-    let flow = datagrams(1200);
+    let flow = datagrams(1200, 1);
     let quic = flow.quic.clone().unwrap();
     assert_eq!((quic.version, quic.handshake, quic.spins.count), (1, Some(Duration::from_millis(30)), 3));
     assert_eq!((flow.up.bytes, flow.down.bytes, flow.icmp_errors), (4000, 8000, None));
-    assert_eq!(datagrams(1199).quic, None, "too short to be a client's first");
+    assert_eq!(datagrams(1199, 1).quic, None, "too short to be a client's first");
+    assert_eq!(datagrams(1200, 0).quic, None, "the first was not the program's");
 }
 
 #[test]
@@ -293,4 +296,43 @@ fn peers_and_closed_sockets_are_told_apart() {
     let Some(Event::Peer { socket: 5, key }) = event(KIND_PEER) else { panic!("no peer") };
     assert_eq!(key[8], 1);
     assert_eq!(event(KIND_CLOSED), Some(Event::Closed { socket: 5 }));
+}
+
+#[test]
+fn what_the_kernel_has_not_measured_is_unknown_and_not_zero() {
+    let with = |times, told: &[(usize, u32)]| {
+        let mut bytes = flow(times, 0, 0);
+        told.iter().for_each(|(at, value)| bytes[*at..at + 4].copy_from_slice(&value.to_ne_bytes()));
+        let flow = read(&bytes).0;
+        let stats = flow.kernel_stats.clone().unwrap();
+        (flow, stats)
+    };
+    let (token, limited_at, rtts) = (ORIGIN_AT + 4 * 4, RUN_AT + 3 * 8, ACKNOWLEDGED_AT + 5 * 8 + 4);
+    let (known, stats) = with([11, 36, 0], &[]);
+    assert!(known.facts.is_some_and(|facts| facts.min_rtt.is_some()) && known.handshake.is_some());
+    assert!(stats.limits.is_some() && stats.delivery.is_some() && stats.mptcp.is_some());
+    assert_eq!((known.connected, known.ended), (Some(Instant::from_millis(36)), None));
+    let none = [(token, 0), (limited_at, 0), (limited_at + 4, 0), (rtts, 0), (rtts + 16, 0)];
+    let (unknown, stats) = with([11, 0, 0], &none);
+    assert_eq!((unknown.facts, unknown.handshake, unknown.connected), (None, None, None));
+    assert_eq!((stats.limits, stats.delivery, stats.mptcp), (None, None, None));
+    // One of the two ends of a time alone is none; a connection that was there before has none of its own.
+    assert_eq!(with([0, 36, 0], &[]).0.handshake, None);
+    assert_eq!(with([11, 0, 0], &[]).1.limits, None);
+    assert_eq!(with([11, 36, 0], &none).1.limits, None);
+    assert_eq!(with([11, 36, 0], &[(ORIGIN_AT, BEFORE)]).1.limits, None);
+    for least in [0, u32::MAX] {
+        assert_eq!(with([11, 36, 0], &[(rtts + 4, least)]).0.facts.and_then(|facts| facts.min_rtt), None);
+    }
+    assert_eq!(TcpStats::default().round_trip(0.5), None);
+}
+
+#[test]
+fn the_middle_of_each_place_of_round_trips_is_an_eighth_from_its_edges_at_most() {
+    // Places as the kernel's programs count them: by the highest bit and the two behind it.
+    for us in (16..100_000u64).step_by(7) {
+        let doubling = us.ilog2();
+        let place = 4 * (doubling - TRIPS_FROM) as usize + (us >> (doubling - 2)) as usize % 4;
+        assert!(middle(place).abs_diff(us) * 8 <= us, "{us}: {}", middle(place));
+    }
 }

@@ -84,7 +84,7 @@ fn a_call_that_is_not_answered_is_repeated_and_given_up() {
     assert!(rig.segments().is_empty());
     rig.pass(Duration::from_secs(3));
     let again = rig.segments();
-    assert_eq!(again.len(), 2, "after 1 and 3 s");
+    assert_eq!((again.len(), rig.forwarder.tally().wake_ups), (2, 2), "after 1 and 3 s");
     assert!(again.iter().all(|(syn, _)| (syn.sequence, syn.flags) == (first.sequence, Flags::SYN)));
     rig.pass(Duration::from_secs(120));
     assert_eq!((rig.did_close(), record(&rig)), (Some(true), (End::Failed, true, false)));
@@ -201,4 +201,45 @@ fn an_address_with_more_than_its_part_keeps_what_it_has_and_gets_more_when_other
         rig.input(Input::Failed { flow, why: Failure::Reset });
     }
     assert!(call(&mut rig, 1, 702).is_some(), "less than 4096 are");
+}
+
+#[test]
+fn a_call_that_has_ended_leaves_its_place_before_its_socket_is_closed() {
+    let mut rig = Rig::with(Settings { most_flows: 4, ..Settings::default() });
+    let call = |rig: &mut Rig, host: u8| {
+        let peer = format!("198.51.100.{host}:81").parse().unwrap();
+        rig.forwarder.call(rig.now, rig.app, peer, NONE)
+    };
+    let flow = call(&mut rig, 1).unwrap();
+    // Its socket takes its time.
+    rig.forwarder.handle_input(rig.now, Input::Failed { flow, why: Failure::Reset });
+    let others = (2..9).filter(|host| call(&mut rig, *host).is_some());
+    assert_eq!(others.count(), 2);
+}
+
+#[test]
+fn a_place_is_a_callers_until_it_is_gone_and_is_given_back_once() {
+    let mut rig = Rig::with(Settings { most_flows: 8, ..Settings::default() });
+    let call = |rig: &mut Rig, port: u16| {
+        let flow = rig.forwarder.call(rig.now, rig.app, format!("198.51.100.1:{port}").parse().unwrap(), NONE);
+        rig.drain();
+        flow
+    };
+    let (first, second) = (call(&mut rig, 81).unwrap(), call(&mut rig, 82).unwrap());
+    rig.pass(Duration::from_secs(1));
+    assert_eq!(call(&mut rig, 83), None, "it has what it may have");
+    // The program's own connection to the same host is none of them, however it ends.
+    rig.syn();
+    rig.fails(Failure::Refused);
+    rig.syn();
+    rig.input(Input::Closed { flow: rig.flow.unwrap(), facts: None });
+    assert_eq!((rig.forwarder.open().len(), call(&mut rig, 83)), (2, None));
+    rig.input(Input::Failed { flow: first, why: Failure::Reset });
+    let third = call(&mut rig, 83).expect("one has left");
+    assert_eq!(call(&mut rig, 84), None);
+    // Sockets that are closed of themselves.
+    rig.input(Input::Closed { flow: second, facts: None });
+    assert!(call(&mut rig, 84).is_some() && call(&mut rig, 85).is_none());
+    rig.input(Input::Closed { flow: third, facts: None });
+    assert!(call(&mut rig, 83).is_some(), "with the same ends as one before");
 }

@@ -1,10 +1,10 @@
 //! Datagrams, echoes, fragments, and what the network says of them.
 
 use super::*;
-use crate::forward::{MappingId, NotCarried};
+use crate::forward::{MappingId, NotCarried, Packet};
 use crate::wire::dns::Answer;
 use crate::wire::ip::icmp::{self, Trouble, most_quoted};
-use crate::wire::ip::{ICMP, UDP, udp};
+use crate::wire::ip::{ICMP, UDP, checksum, udp};
 use crate::wire::record::RecordType;
 use std::net::IpAddr;
 
@@ -262,9 +262,14 @@ fn a_silent_port_loses_its_socket_after_five_minutes_and_an_answer_counts() {
     ask(&mut rig, "198.51.100.1:1000", b"one");
     rig.pass(Duration::from_secs(299));
     ask(&mut rig, "198.51.100.1:1000", b"two");
-    rig.pass(Duration::from_secs(299));
-    assert_eq!(rig.forwarder.mappings(), 1);
+    rig.pass(Duration::from_secs(200));
+    rig.app.set_port(4001);
+    ask(&mut rig, "198.51.100.1:1000", b"another");
+    rig.pass(Duration::from_secs(99));
+    assert_eq!(rig.forwarder.mappings(), 2);
     rig.pass(Duration::from_secs(1));
+    assert_eq!(rig.forwarder.mappings(), 1, "the other was not silent for so long");
+    rig.pass(Duration::from_secs(200));
     assert_eq!(rig.forwarder.mappings(), 0);
     assert!(matches!(rig.did.last(), Some(Output::Unmap { .. })));
     assert_eq!(rig.forwarder.poll_timeout(), None);
@@ -303,7 +308,10 @@ fn what_the_network_says_of_a_datagram_reaches_the_program_from_who_said_it() {
         let (quoted, ports) = (&message[8..28], &message[28..32]);
         assert_eq!((&quoted[12..16], ports), (&[192, 0, 2, 7][..], &[0x0f, 0xa0, 0x82, 0x9a][..]));
         assert_eq!((&message[36..41], message.len()), (&b"probe"[..], 8 + most_quoted(true)));
+        let (_, quoted) = ip::parse(&message[8..]).expect("a packet of the length that it says");
+        assert!(udp::parse(quoted).is_some_and(|(.., data)| data.starts_with(b"probe")));
     }
+    assert_eq!(rig.forwarder.udp_flows().next().unwrap().icmp_errors, Some(4));
 }
 
 #[test]
@@ -445,8 +453,38 @@ fn what_is_for_many_or_for_nobody_stays_here() {
     for to in ["224.0.0.251:5353", "255.255.255.255:67", "0.0.0.0:1", "127.0.0.1:1"] {
         ask(&mut rig, to, b"x");
     }
+    rig.app = "[2001:db8::7]:4000".parse().unwrap();
+    for to in ["[ff02::fb]:5353", "[fe80::1]:1", "[::]:1", "[::1]:1"] {
+        ask(&mut rig, to, b"x");
+    }
     assert!(rig.did.is_empty());
-    assert_eq!(rig.forwarder.tally().left_out, 4);
+    assert_eq!(rig.forwarder.tally().left_out, 8);
+}
+
+#[test]
+fn what_is_damaged_or_makes_no_sense_is_counted_and_left_out() {
+    let mut rig = Rig::new();
+    (0..2).for_each(|_| rig.forwarder.leave_out());
+    let header = |protocol| Header {
+        source: rig.app.ip(),
+        destination: rig.peer.ip(),
+        protocol,
+        traffic_class: 0,
+        hop_limit: 64,
+        whole: true,
+        fragment: None,
+    };
+    let short = |protocol| {
+        let mut bytes = vec![0; 20 + 4];
+        ip::write(&header(protocol), 4, &mut bytes);
+        bytes
+    };
+    let to_port_zero = datagram(rig.app, "198.51.100.1:0".parse().unwrap(), 0, 64, b"x");
+    for bytes in [vec![], vec![0x45; 10], short(UDP), to_port_zero, short(TCP), short(ICMP)] {
+        rig.input(Input::Packet { bytes, segment: None });
+    }
+    assert!(rig.did.is_empty() && rig.packets.is_empty(), "{:?}", rig.did);
+    assert_eq!((rig.forwarder.tally().packets, rig.forwarder.tally().left_out), (8, 8));
 }
 
 #[test]
@@ -473,6 +511,26 @@ fn what_is_not_carried_is_counted_by_what_it_is() {
     let (multicast, broadcast, link_local, other_protocols) = (3, 2, 0, 1);
     let expected = NotCarried { multicast, broadcast, link_local, other_protocols };
     assert_eq!((rig.forwarder.tally().not_carried, rig.forwarder.tally().left_out), (expected, 7));
+}
+
+#[test]
+fn over_ipv6_what_is_not_carried_is_counted_by_what_it_is_and_what_is_for_nobody_is_not() {
+    let mut rig = Rig::new();
+    rig.app = "[2001:db8::7]:4000".parse().unwrap();
+    for (to, times) in [("[ff02::fb]:5353", 3), ("[fe80::1]:9", 2), ("[::1]:9", 1)] {
+        (0..times).for_each(|_| ask(&mut rig, to, b"x"));
+    }
+    // SCTP, and what a kernel says of its neighbours.
+    for (to, protocol) in [("2001:db8::1", 132), ("::1", 132), ("ff02::16", 58)] {
+        let (source, destination) = (rig.app.ip(), to.parse().unwrap());
+        let (traffic_class, hop_limit, whole, fragment) = (0, 64, true, None);
+        let header = Header { source, destination, protocol, traffic_class, hop_limit, whole, fragment };
+        let mut bytes = vec![0; 48];
+        ip::write(&header, 8, &mut bytes);
+        rig.input(Input::Packet { bytes, segment: None });
+    }
+    let expected = NotCarried { multicast: 3, broadcast: 0, link_local: 2, other_protocols: 1 };
+    assert_eq!((rig.forwarder.tally().not_carried, rig.forwarder.tally().left_out), (expected, 9));
 }
 
 /// The numbers of datagrams that went out, and of those that came in, each of which begins with its own.
@@ -516,4 +574,118 @@ fn of_a_bunch_a_third_of_a_buffer_goes_at_once_and_the_rest_soon_in_order() {
     assert!(matches!(rig.did.last(), Some(Output::Unmap { .. })));
     assert_eq!(passed_on(&mut rig), (numbers(0..100), numbers(0..100)));
     assert_eq!(rig.forwarder.poll_timeout(), None);
+}
+
+/// What a datagram of a peer, or a train of them, comes to its program as.
+fn came(rig: &mut Rig, mapping: MappingId, from: &str, data: &[u8], train: Option<u16>) -> Option<Packet> {
+    let bytes = [&[0; HEADROOM][..], data].concat();
+    let input = Input::Datagram { mapping, from: from.parse().unwrap(), bytes, marks: (0, 64), train };
+    rig.forwarder.handle_input(rig.now, input);
+    let outputs = std::iter::from_fn(|| rig.forwarder.poll_output());
+    let packets = outputs.filter_map(|output| if let Output::Packet(packet) = output { Some(packet) } else { None });
+    packets.last()
+}
+
+#[test]
+fn a_datagram_comes_with_what_makes_its_checksum_right_be_it_empty_and_never_from_the_other_family() {
+    let of_both = [
+        ("192.0.2.7:4000", "198.51.100.1:9", "[2001:db8::1]:9"),
+        ("[2001:db8::7]:4000", "[2001:db8::1]:9", "198.51.100.1:9"),
+    ];
+    for (app, from, other) in of_both {
+        let mut rig = Rig::new();
+        let (mapping, _) = rig.forwarder.bound(rig.now, app.parse().unwrap()).unwrap();
+        for data in [&b""[..], b"odd", b"even"] {
+            let packet = came(&mut rig, mapping, from, data, None).expect("a packet");
+            let (start, place) =
+                packet.checksum.map(|(start, place)| (usize::from(start), usize::from(place))).unwrap();
+            let mut bytes = packet.as_slice().to_vec();
+            // As the interface fills it in.
+            let sum = !checksum::fold(checksum::add(0, &bytes[start..]));
+            bytes[start + place..][..2].copy_from_slice(&sum.to_be_bytes());
+            assert!(sum != 0 && ip::is_sound(&bytes), "{bytes:?}");
+            assert_eq!(udp::parse(ip::parse(&bytes).unwrap().1), Some((9, 4000, data)));
+        }
+        assert!(came(&mut rig, mapping, other, b"x", None).is_none());
+        let (from, other) = (from.parse().unwrap(), other.parse().unwrap());
+        let (marks, train, short) = ((0, 64), None, || vec![0; HEADROOM - 1]);
+        rig.input(Input::Datagram { mapping, from, bytes: short(), marks, train });
+        rig.input(Input::Answered { mapping, server: from, bytes: short() });
+        rig.input(Input::Answered { mapping, server: other, bytes: vec![0; HEADROOM + 12] });
+        assert!(rig.packets.is_empty(), "{:?}", rig.packets);
+        rig.input(Input::Answered { mapping, server: from, bytes: vec![0; HEADROOM] });
+        assert_eq!(rig.packets.len(), 1);
+    }
+}
+
+#[test]
+fn what_comes_as_a_train_of_one_is_a_datagram_like_any() {
+    let mut rig = Rig::new();
+    let (mapping, _) = rig.forwarder.bound(rig.now, rig.app).unwrap();
+    for (size, segments) in [(9, None), (8, None), (7, Some((7, 28)))] {
+        let packet = came(&mut rig, mapping, "203.0.113.9:99", b"8 bytes.", Some(size)).unwrap();
+        assert_eq!(packet.segments, segments, "{size}");
+    }
+}
+
+#[test]
+fn a_train_counts_as_all_of_its_datagrams() {
+    let mut rig = Rig::new();
+    let peer: SocketAddr = "198.51.100.1:1000".parse().unwrap();
+    let (mapping, _) = rig.forwarder.bound(rig.now, rig.app).unwrap();
+    // Of the 32 that go at once, it is 31.
+    let (train, size) = (text(31 * 10), Some(10));
+    let bytes = datagram(rig.app, peer, 0, 64, &train);
+    rig.input(Input::Packet { bytes, segment: size });
+    let bytes = [&[0; HEADROOM][..], &train].concat();
+    rig.input(Input::Datagram { mapping, from: peer, bytes, marks: (0, 64), train: size });
+    for _ in 0..3 {
+        ask(&mut rig, "198.51.100.1:1000", b"x");
+        strange(&mut rig, mapping, "198.51.100.1:1000");
+    }
+    let (up, down) = passed_on(&mut rig);
+    assert_eq!((up.len(), down.len()), (2, 2));
+}
+
+#[test]
+fn a_port_that_is_bound_costs_another_its_socket_only_where_there_is_no_place_left() {
+    let mut rig = Rig::with(Settings { most_mappings: 6, ..Settings::default() });
+    let ip = rig.app.ip();
+    let app = |port| SocketAddr::new(ip, port);
+    let unmapped = |rig: &mut Rig| {
+        rig.drain();
+        let did = std::mem::take(&mut rig.did).into_iter();
+        did.filter_map(|output| if let Output::Unmap { mapping } = output { Some(mapping.0) } else { None })
+            .collect::<Vec<_>>()
+    };
+    for port in 1..=4 {
+        rig.now += Duration::from_secs(1);
+        rig.app.set_port(port);
+        ask(&mut rig, "198.51.100.1:1000", b"x");
+    }
+    assert!(rig.forwarder.bound(rig.now, app(5)).is_some() && unmapped(&mut rig).is_empty());
+    rig.app.set_port(6);
+    ask(&mut rig, "198.51.100.1:1000", b"x");
+    // All places are taken: by four that have sent, one that is held, and this one.
+    let (third, is_new) = rig.forwarder.bound(rig.now, app(3)).unwrap();
+    assert!(!is_new && unmapped(&mut rig).is_empty(), "it has its socket");
+    let seventh = rig.forwarder.bound(rig.now, app(7));
+    assert_eq!((seventh.map(|(_, is_new)| is_new), unmapped(&mut rig)), (Some(true), vec![0]));
+    assert_eq!((rig.forwarder.mappings(), rig.forwarder.bound(rig.now, app(8))), (6, None), "half of them are held");
+    rig.forwarder.unbound(third);
+    assert!(rig.forwarder.bound(rig.now, app(8)).is_some() && rig.forwarder.bound(rig.now, app(9)).is_none());
+}
+
+#[test]
+fn of_too_many_peers_the_one_that_was_silent_for_longest_is_recorded_and_makes_room() {
+    let mut rig = Rig::new();
+    let speak = |rig: &mut Rig, port: u16| {
+        rig.now += Duration::from_millis(1);
+        ask(rig, &format!("198.51.100.1:{port}"), b"x");
+    };
+    (1001..=1256).for_each(|port| speak(&mut rig, port));
+    speak(&mut rig, 1001);
+    assert!(rig.records.is_empty(), "there is room for as many");
+    speak(&mut rig, 1257);
+    assert!(matches!(&rig.records[..], [Record::Udp(flow)] if flow.peer.port() == 1002), "{:?}", rig.records);
 }

@@ -103,7 +103,14 @@ fn a_reset_takes_nothing_from_a_program_that_was_lost_on_the_way_to_it() {
     // The packet has never come, and what the program says meanwhile goes nowhere.
     rig.app(Flags::ACK, 1, first, b"");
     rig.app(Flags::ACK, 1, first, b"into nothing");
+    // Neither has anything that acknowledges nothing, or what has not been said.
+    rig.app(Flags::PSH, 1, first.wrapping_add(11), b"");
+    rig.app(Flags::ACK, 1, first.wrapping_add(12), b"");
+    rig.fails(Failure::Reset);
     assert!(rig.segments().is_empty() && rig.sent.is_empty() && rig.did_close().is_none());
+    // Its kernel asks for it by saying the same three times, or it comes in time.
+    (0..2).for_each(|_| rig.app(Flags::ACK, 1, first, b""));
+    assert_eq!(rig.segments().pop().expect("once more").1, b"last words");
     rig.pass(Duration::from_millis(250));
     assert_eq!(rig.segments().pop().expect("once more").1, b"last words");
     rig.app(Flags::ACK, 13, first.wrapping_add(10), b"");
@@ -276,4 +283,73 @@ fn a_kernel_that_cannot_be_made_to_time_out_or_does_not_sees_a_reset() {
     rig.fails(Failure::Silence);
     rig.pass(Duration::from_secs(3));
     assert!(rig.segments().pop().unwrap().0.flags.has(Flags::RST) && rig.did_close() == Some(true));
+}
+
+#[test]
+fn a_program_that_asks_again_before_its_old_socket_is_closed_has_a_new_connection() {
+    let mut rig = Rig::new();
+    rig.syn();
+    let (old, syn) = (rig.flow.unwrap(), Segment { mss: Some(1460), ..rig.segment(Flags::SYN, 0, 0) });
+    rig.forwarder.handle_input(rig.now, Input::Failed { flow: old, why: Failure::Refused });
+    let bytes = packet(rig.app, rig.peer, &syn, b"");
+    rig.forwarder.handle_input(rig.now, Input::Packet { bytes, segment: None });
+    // The old one is closed now.
+    rig.drain();
+    let new = rig.flow.unwrap();
+    assert!(new != old && rig.forwarder.open().len() == 1);
+    rig.packets.clear();
+    rig.syn();
+    assert_eq!(rig.flow, Some(new), "the same SYN again is not another connection");
+    rig.input(Input::Connected { flow: new, mss: None });
+    assert_eq!(rig.segments().pop().expect("an answer").0.flags, Flags::SYN | Flags::ACK);
+}
+
+#[test]
+fn a_kernel_that_is_left_to_time_out_hears_nothing_meanwhile() {
+    let mut rig = Rig::open();
+    let (first, flow) = (rig.first(), rig.flow.unwrap());
+    rig.peer(b"hello");
+    rig.packets.clear();
+    rig.fails(Failure::Silence);
+    rig.did.clear();
+    assert!(!rig.forwarder.is_needed(), "nobody hears the program");
+    rig.peer(b"late");
+    rig.input(Input::Ended { flow });
+    rig.input(Input::PathMtu { flow, mtu: 1300 });
+    // What would be a loss, and data of another class, which is the program's last word.
+    (0..4).for_each(|_| rig.app(Flags::ACK, 1, first, b""));
+    let mut bytes = packet(rig.app, rig.peer, &rig.segment(Flags::ACK | Flags::FIN, 1, first), b"x");
+    bytes[1] = 0x22;
+    rig.input(Input::Packet { bytes, segment: None });
+    rig.pass(Duration::from_millis(2999));
+    assert!(rig.packets.is_empty() && rig.did.is_empty(), "{:?} {:?}", rig.packets, rig.did);
+    rig.pass(Duration::from_millis(1));
+    assert_eq!((rig.segments().len(), rig.did_close()), (1, Some(true)), "it has not");
+}
+
+#[test]
+fn an_end_is_said_once() {
+    let mut rig = Rig::open();
+    let flow = rig.flow.unwrap();
+    (0..2).for_each(|_| rig.input(Input::Ended { flow }));
+    assert_eq!(rig.segments().len(), 1);
+}
+
+#[test]
+fn a_half_that_has_ended_can_still_be_reset() {
+    for program_first in [true, false] {
+        let mut rig = Rig::open();
+        let (first, flow) = (rig.first(), rig.flow.unwrap());
+        let reset_at = if program_first {
+            rig.app(Flags::ACK | Flags::FIN, 1, first, b"");
+            2
+        } else {
+            rig.input(Input::Ended { flow });
+            rig.app(Flags::ACK, 1, first.wrapping_add(1), b"");
+            1
+        };
+        rig.app(Flags::RST, reset_at, 0, b"");
+        assert_eq!(rig.did_close(), Some(true), "{program_first}");
+        assert!(matches!(&rig.records[..], [Record::Flow(flow)] if flow.end == End::ResetByProgram));
+    }
 }

@@ -4,6 +4,7 @@ mod called;
 mod contract;
 mod datagrams;
 mod differential;
+mod echoes;
 mod endings;
 mod hostile;
 mod opening;

@@ -1,6 +1,7 @@
 //! How connections begin: the truth about the peer, and never before it is known.
 
 use super::*;
+use crate::forward::End;
 use crate::wire::ip::ICMP;
 use crate::wire::ip::icmp::Trouble;
 
@@ -80,7 +81,8 @@ fn a_refusal_is_a_reset_that_acknowledges_the_syn() {
     rig.syn();
     rig.fails(Failure::Refused);
     let (reset, _) = rig.segments().pop().unwrap();
-    assert_eq!((reset.flags, reset.acknowledged), (Flags::RST | Flags::ACK, ISS.wrapping_add(1)));
+    let told = (reset.flags, reset.sequence, reset.acknowledged);
+    assert_eq!(told, (Flags::RST | Flags::ACK, 0, ISS.wrapping_add(1)), "there is no number of the peer's");
     assert_eq!(rig.did_close(), Some(true));
     assert!(rig.forwarder.open().is_empty() && rig.forwarder.poll_timeout().is_none());
 }
@@ -116,6 +118,8 @@ fn what_a_router_says_of_a_connection_comes_to_the_program_as_the_routers() {
             assert_eq!((header.source, (message[0], message[1])), (reporter, kind), "{trouble:?}");
             assert_eq!(ip::parse(&message[8..]).map(|(quoted, _)| quoted.destination), Some(rig.peer.ip()));
             assert_eq!(rig.did_close(), Some(true));
+            let Some(Record::Flow(flow)) = rig.records.pop() else { panic!("no record") };
+            assert_eq!(flow.end == End::Refused, trouble == Trouble::PortUnreachable, "{trouble:?}");
         }
     }
 }
@@ -259,7 +263,7 @@ fn a_full_table_leaves_newcomers_unanswered_and_serves_the_others() {
     rig.did.clear();
     rig.app.set_port(6000);
     rig.syn();
-    assert!(rig.did.is_empty(), "{:?}", rig.did);
+    assert!(rig.did.is_empty() && rig.forwarder.tally().refused == 99, "{:?}", rig.did);
     rig.app.set_port(4000);
     let acknowledged = rig.first();
     rig.app(Flags::ACK, 1, acknowledged, b"still here");
@@ -293,4 +297,59 @@ fn a_flood_of_syns_to_a_silent_peer_takes_no_place_from_another() {
     rig.did.clear();
     rig.syn();
     assert!(rig.did.iter().any(|did| matches!(did, Output::Connect { .. })), "{:?}", rig.did);
+}
+
+#[test]
+fn until_the_peer_has_answered_nothing_but_the_exact_reset_counts() {
+    let mut rig = Rig::new();
+    rig.syn();
+    rig.did.clear();
+    rig.app(Flags::RST, 100, 0, b"");
+    let first = rig.forwarder.open()[0].id;
+    // Of a connection that had the same ends before.
+    for flags in [Flags::ACK, Flags::FIN | Flags::ACK, Flags::SYN | Flags::ACK] {
+        let mut bytes = packet(rig.app, rig.peer, &rig.segment(flags, 1, 4711), b"old");
+        bytes[1] = 0x22;
+        rig.input(Input::Packet { bytes, segment: None });
+    }
+    assert!(rig.did.is_empty() && rig.packets.is_empty(), "{:?} {:?}", rig.did, rig.packets);
+    assert_eq!((rig.forwarder.open()[0].id, rig.forwarder.open()[0].up.bytes), (first, 0));
+    rig.app(Flags::RST, 1, 0, b"");
+    assert_eq!(rig.did_close(), Some(true));
+}
+
+#[test]
+fn a_syn_that_comes_again_is_answered_again_and_another_one_is_questioned_once_it_is_open() {
+    let mut rig = Rig::new();
+    rig.syn();
+    let flow = rig.flow.unwrap();
+    rig.input(Input::Connected { flow, mss: Some(1448) });
+    let (answer, _) = rig.segments().pop().unwrap();
+    rig.syn();
+    let (again, _) = rig.segments().pop().expect("the answer was lost");
+    assert_eq!((again.flags, again.sequence, again.mss), (answer.flags, answer.sequence, answer.mss));
+    rig.app(Flags::SYN, 5000, 0, b"");
+    assert!(rig.segments().is_empty(), "that is not the one that was answered");
+    rig.app(Flags::ACK, 1, answer.sequence.wrapping_add(1), b"");
+    rig.app(Flags::SYN, 5000, 0, b"");
+    let (question, _) = rig.segments().pop().expect("a question");
+    assert_eq!((question.flags, question.acknowledged), (Flags::ACK, ISS.wrapping_add(1)));
+    // And once it has answered, a program is not looked at as one that waits.
+    rig.did.clear();
+    rig.peer(b"hello");
+    rig.pass(Duration::from_secs(5));
+    assert!(!rig.did.iter().any(|did| matches!(did, Output::LookAtProgram { .. })));
+}
+
+#[test]
+fn who_answers_early_reads_nothing_of_a_peer_that_is_not_there_yet() {
+    let mut rig = Rig::with(Settings { profile: profile::find("early-synack").unwrap(), ..Settings::default() });
+    rig.syn();
+    let (flow, answer) = (rig.flow.unwrap(), rig.segments().pop().expect("at once").0);
+    assert_eq!(rig.forwarder.room(rig.now, flow), 0);
+    let did_resume = |rig: &mut Rig| rig.did.drain(..).any(|did| matches!(did, Output::Resume { .. }));
+    rig.app(Flags::ACK, 1, answer.sequence.wrapping_add(1), b"");
+    assert!(!did_resume(&mut rig));
+    rig.input(Input::Connected { flow, mss: Some(1448) });
+    assert!(did_resume(&mut rig));
 }

@@ -394,6 +394,7 @@ fn what_is_learned_of_the_path_is_told_once_and_not_before_the_program_is_answer
         packet
     };
     assert!(told(1500).is_none(), "as its segments say that it takes");
+    assert!(told(1499).is_some(), "a byte less");
     let (header, message) = told(1400).expect("a message");
     assert_eq!((header.protocol, header.source), (ip::ICMP, PEER.parse::<SocketAddr>().unwrap().ip()));
     assert_eq!((message[..2].to_vec(), message[6..8].to_vec()), (vec![3, 4], 1400u16.to_be_bytes().to_vec()));
@@ -402,4 +403,18 @@ fn what_is_learned_of_the_path_is_told_once_and_not_before_the_program_is_answer
     assert_eq!((quoted.source, quoted.destination, quoted.sequence), (4000, 80, ISS.wrapping_add(6)));
     assert!(told(1400).is_none() && told(1450).is_none(), "it knows");
     assert!(told(1300).is_some());
+}
+
+#[test]
+fn a_packet_that_is_alone_in_its_row_goes_to_the_socket_at_its_end() {
+    let mut rig = Rig::open();
+    let first = rig.first();
+    for (n, word) in [b"one", b"two"].into_iter().enumerate() {
+        rig.input(Input::Row);
+        rig.app(Flags::ACK, 1 + 3 * n as u32, first, word);
+        assert_eq!(rig.calls, n);
+        rig.input(Input::RowEnd);
+        assert_eq!(rig.calls, n + 1);
+    }
+    assert_eq!(rig.sent, b"onetwo");
 }
