@@ -579,4 +579,65 @@ mod tests {
             let _ = encode_query(1, &name, Family::V6);
         }
     }
+
+    #[test]
+    fn what_is_wrong_with_a_name_or_an_answer_is_said_in_words() {
+        assert!(absolute("two..dots").unwrap_err().to_string().contains("two..dots"));
+        let (malformed, unrelated) = (NotAnAnswer::Malformed.to_string(), NotAnAnswer::Unrelated.to_string());
+        assert!(malformed.contains("DNS message") && unrelated.contains("question") && malformed != unrelated);
+    }
+
+    #[test]
+    fn a_chain_of_pointers_is_found_in_a_long_answer_too() {
+        let mut bytes = reply("www.example.org", Family::V4, vec![]).to_vec().unwrap();
+        // Pointers to what is behind the first 255 bytes have the upper half of the place in their first byte.
+        bytes.resize(700, 0);
+        for last in (700..).step_by(2).take(usize::from(MOST_HOPS) + 1) {
+            bytes.extend((0xc000 | last - 2u16).to_be_bytes());
+        }
+        assert!(has_pointer_chain(&bytes));
+        // What is no pointer leads nowhere.
+        let text: Vec<u8> = (0..400).flat_map(|n: u16| n.to_be_bytes()).collect();
+        assert!(!has_pointer_chain(&text));
+    }
+
+    #[test]
+    fn an_address_counts_once_and_an_alias_beside_it_leads_nowhere() {
+        let answers = vec![
+            cname("www.example.org", "other.example", 30),
+            a("www.example.org", 1, 60),
+            a("www.example.org", 1, 60),
+            a("other.example", 2, 60),
+        ];
+        let read = read(&reply("www.example.org", Family::V4, answers));
+        assert_eq!(read, Ok(Answer::Addresses(vec![v4(1)], Duration::from_secs(30))));
+    }
+
+    #[test]
+    fn records_of_another_type_than_was_asked_for_say_nothing() {
+        let own = "www.example.org";
+        let v6 = Record::from_rdata(name(own), 60, RData::AAAA(AAAA::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)));
+        let all = vec![a(own, 1, 60), v6, https(own, 1, ".", hints(2))];
+        let said = |record, answers: &[Record]| {
+            decode_answer(&reply(own, record, answers.to_vec()).to_vec().unwrap(), 7, own, record)
+        };
+        let minute = Duration::from_secs(60);
+        assert_eq!(said(RecordType::A, &all), Ok(Answer::Addresses(vec![v4(1)], minute)));
+        let v6 = "2001:db8::1".parse().unwrap();
+        assert_eq!(said(RecordType::Aaaa, &all), Ok(Answer::Addresses(vec![v6], minute)));
+        assert_eq!(said(RecordType::A, &all[1..]), Ok(Answer::NoData(Duration::ZERO)));
+        assert_eq!(said(RecordType::Aaaa, &[all[0].clone(), all[2].clone()]), Ok(Answer::NoData(Duration::ZERO)));
+        assert!(matches!(said(RecordType::Https, &all), Ok(Answer::Services(list, _)) if list.len() == 1));
+    }
+
+    #[test]
+    fn of_addresses_that_are_sent_along_so_many_are_kept() {
+        let answers = vec![https("www.example.org", 1, "svc.example.net", vec![])];
+        let mut m = reply("www.example.org", RecordType::Https, answers);
+        for n in 0..MAX_SERVICES + 3 {
+            m.add_additional(a("svc.example.net", n as u8, 60));
+        }
+        let Ok(Answer::Services(list, _)) = services_of(&m) else { panic!("services") };
+        assert_eq!(list[0].addresses.len(), MAX_SERVICES);
+    }
 }

@@ -132,6 +132,7 @@ mod tests {
             assert_eq!(prefix(of).extract(v6), Some(v4), "{of}");
         }
         assert_eq!(prefix("64:ff9b::/96"), WELL_KNOWN_PREFIX);
+        assert_eq!(WELL_KNOWN_PREFIX.to_string(), "64:ff9b::/96");
     }
 
     #[test]
@@ -139,6 +140,12 @@ mod tests {
         for private in [[10, 0, 0, 1], [192, 168, 1, 1], [127, 0, 0, 1], [100, 64, 0, 1], [169, 254, 0, 1]] {
             assert_eq!(WELL_KNOWN_PREFIX.embed(private.into()), None);
             assert!(prefix("2001:db8::/96").embed(private.into()).is_some(), "a network's own prefix may");
+        }
+        for nobody in [[0, 0, 0, 1], [224, 0, 0, 251], [240, 0, 0, 1], [255, 255, 255, 255]] {
+            assert_eq!(WELL_KNOWN_PREFIX.embed(nobody.into()), None);
+        }
+        for public in [[100, 63, 0, 1], [100, 128, 0, 1], [8, 100, 8, 8], [223, 0, 0, 1]] {
+            assert!(WELL_KNOWN_PREFIX.embed(public.into()).is_some(), "{public:?}");
         }
     }
 

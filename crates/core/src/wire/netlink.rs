@@ -440,6 +440,46 @@ mod tests {
         let mut six = Route { head: [0; HEADER], attributes: vec![] };
         (six.head[0], six.head[1], six.head[7]) = (AF_INET6, 0, UNICAST);
         assert!(six.covers("2001:db8::1".parse().unwrap()) && !six.covers([8, 8, 8, 8].into()));
+        // One of a source or a type of service alone is not for every packet.
+        for at in [2, 3] {
+            let mut special = sample();
+            special.head[at] = 8;
+            assert!(!special.covers([192, 0, 2, 1].into()) && special.contains([192, 0, 2, 1].into()));
+        }
+    }
+
+    #[test]
+    fn a_destination_is_of_the_family_of_its_route_and_no_longer_than_its_addresses() {
+        let to = |bits, address: &[u8]| {
+            let mut route = Route { head: [0; HEADER], attributes: vec![Attribute::new(rta::DST, address)] };
+            (route.head[0], route.head[1]) = (AF_INET, bits);
+            route.destination()
+        };
+        assert_eq!(to(32, &[192, 0, 2, 1]), Some(([192, 0, 2, 1].into(), 32)));
+        assert_eq!((to(33, &[192, 0, 2, 1]), to(32, &[0; 16]), to(32, &[1; 3])), (None, None, None));
+    }
+
+    #[test]
+    fn a_route_of_everything_leads_everybody_of_its_family_out_of_its_interface() {
+        for (family, peer, scope) in [(AF_INET, "8.8.8.8", LINK), (AF_INET6, "2001:db8::1", 0)] {
+            let route = Route::decode(&Route::everything(family, 7, 18515, 72).encode()).unwrap();
+            assert_eq!((route.family(), route.table(), route.protocol()), (family, 18515, 72));
+            assert_eq!((route.interface(), route.head[6]), (Some(7), scope));
+            assert!(route.covers(peer.parse().unwrap()));
+        }
+    }
+
+    #[test]
+    fn a_rule_says_which_mark_it_asks_for() {
+        let rule = Rule::through(AF_INET, 18515, 32765, 72);
+        assert_eq!(rule.mark(), None);
+        assert_eq!(Rule::decode(&rule.with_mark(4711).encode()).unwrap().mark(), Some(4711));
+    }
+
+    #[test]
+    fn what_is_malformed_is_said_to_be() {
+        assert!(Route::decode(&[0; HEADER - 1]).unwrap_err().to_string().contains("without a header"));
+        assert!(attributes(&[9, 0, 1, 0]).unwrap_err().to_string().contains("longer than its message"));
     }
 
     proptest! {

@@ -205,6 +205,7 @@ pub fn accept(out: &mut Vec<u8>, number: u16, id: u32, changed: Option<&[u8]>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::netlink::{Attribute, attributes};
     use proptest::prelude::*;
 
     fn from_kernel(id: u32, hook: u8, payload: &[u8]) -> Vec<u8> {
@@ -246,6 +247,54 @@ mod tests {
             }
             assert!(rest.is_empty());
         }
+    }
+
+    /// The messages in `bytes` that are for the kernel: kind, flags, family, resource and attributes.
+    fn told(mut bytes: &[u8]) -> Vec<(u16, u16, u8, u16, Vec<Attribute>)> {
+        let mut all = Vec::new();
+        while let Some(head) = bytes.first_chunk::<{ HEADER + GENERIC }>() {
+            let length = u32::from_ne_bytes([head[0], head[1], head[2], head[3]]) as usize;
+            let word = |at: usize| u16::from_ne_bytes([head[at], head[at + 1]]);
+            let attributes = attributes(&bytes[HEADER + GENERIC..length]).unwrap();
+            all.push((word(4), word(6), head[16], u16::from_be_bytes([head[18], head[19]]), attributes));
+            bytes = &bytes[length.next_multiple_of(4).min(bytes.len())..];
+        }
+        all
+    }
+
+    #[test]
+    fn a_verdict_lets_one_packet_of_one_queue_go_on() {
+        for changed in [None, Some(&b"longer"[..])] {
+            let mut bytes = Vec::new();
+            accept(&mut bytes, 7, 9, changed);
+            let header = Attribute::new(VERDICT_HEADER, [0, 0, 0, 1, 0, 0, 0, 9]);
+            let payload = changed.map(|changed| Attribute::new(PAYLOAD, changed));
+            let attributes = std::iter::once(header).chain(payload).collect();
+            assert_eq!(told(&bytes), [(0x301, REQUEST, 0, 7, attributes)], "it asks for no acknowledgement");
+        }
+    }
+
+    #[test]
+    fn the_rule_is_one_batch_for_nf_tables_whose_target_is_nested_as_the_kernel_reads_it() {
+        let [begin, rule, end] = &told(&rule("table", "chain", 7))[..] else { panic!("three messages") };
+        // The batch is of subsystem 10.
+        assert_eq!((begin.0, begin.1, begin.3), (0x10, REQUEST, 10));
+        assert_eq!((end.0, end.1, end.3), (0x11, REQUEST, 10));
+        assert_eq!((rule.0, rule.1, rule.2), (0xa06, 0xc05, INET));
+        let nested = |all: &[Attribute], kind: u16| {
+            let found =
+                all.iter().find(|attribute| attribute.raw_kind == 0x8000 | kind).expect("it is marked as nested");
+            attributes(&found.value).unwrap()
+        };
+        let text = |all: &[Attribute], kind| all.iter().find(|one| one.raw_kind == kind).map(|one| one.value.clone());
+        assert_eq!((text(&rule.4, 1), text(&rule.4, 2)), (Some(b"table\0".to_vec()), Some(b"chain\0".to_vec())));
+        let expression = nested(&nested(&rule.4, 4), 1);
+        assert_eq!(text(&expression, 1), Some(b"target\0".to_vec()));
+        let target = nested(&expression, 2);
+        assert_eq!((text(&target, 1), text(&target, 2)), (Some(b"NFQUEUE\0".to_vec()), Some(vec![0, 0, 0, 3])));
+        // One queue, the seventh, that is passed by while nobody reads from it.
+        assert_eq!(text(&target, 3), Some([7u16, 1, 1].map(u16::to_ne_bytes).concat()));
+        assert_eq!(nested(&rule.4, 5).len(), 2, "whatever the protocol");
     }
 
     proptest! {

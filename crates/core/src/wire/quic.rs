@@ -78,6 +78,7 @@ mod tests {
         assert_eq!(initial(&long(0xd3, V2)), Some((V2, source)));
         assert_eq!(initial(&long(0xc3, V2)), None, "that is a Retry");
         assert_eq!(initial(&long(0xe3, 1)), None, "a Handshake");
+        assert_eq!(initial(&long(0x83, 1)), None, "without the bit that is always set");
         assert_eq!(initial(&long(0xc3, 0xff00_001d)), Some((0xff00_001d, source)));
         assert_eq!(initial(&long(0xc3, 0x1234_5678)), None, "something else's");
         assert_eq!(initial(&of_v1[..1199]), None);

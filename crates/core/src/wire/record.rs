@@ -100,3 +100,14 @@ impl Service {
         self.priority == 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_is_shown_by_its_name_in_columns_too() {
+        assert_eq!(RecordType::ALL.map(|record| record.to_string()), ["HTTPS", "AAAA", "A"]);
+        assert_eq!(format!("{:>6}|{:<6}|", RecordType::Aaaa, RecordType::A), "  AAAA|A     |");
+    }
+}

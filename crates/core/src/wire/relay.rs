@@ -192,7 +192,7 @@ fn read_name(query: &[u8]) -> Option<(String, usize)> {
     }
 }
 
-/// Where the name at `at` ends; a pointer ends it.
+/// Where the name at `at` ends, be it behind the message; a pointer ends it.
 fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match *message.get(at)? {
@@ -372,6 +372,42 @@ mod tests {
         assert!(is_reply(&refused, &asked), "FORMERR has no question");
         refused[3] = 0x80;
         assert!(!is_reply(&refused, &asked));
+    }
+
+    #[test]
+    fn records_of_every_section_grow_old_and_a_time_that_is_none_has_passed() {
+        let asked = query(7, "www.example.org", TYPE_A, 1);
+        let aged = |ttl: u32, age| {
+            let mut said = asked.clone();
+            said[2..4].copy_from_slice(&[0x81, 0x80]);
+            // One record in each section.
+            said[6..HEADER].copy_from_slice(&[0, 1, 0, 1, 0, 1]);
+            for _ in 0..3 {
+                said.extend([&[0xc0, 12, 0, 1, 0, 1][..], &ttl.to_be_bytes(), &[0, 4, 192, 0, 2, 1]].concat());
+            }
+            let answer = ask(&asked).answer_from(&said, Duration::from_secs(age)).unwrap();
+            assert_eq!(answer.len(), said.len());
+            [0, 1, 2].map(|n| u32::from_be_bytes(*answer[asked.len() + 16 * n + 6..].first_chunk().unwrap()))
+        };
+        assert_eq!(aged(300, 100), [200; 3]);
+        assert_eq!(aged(0x7fff_ffff, 1), [0x7fff_fffe; 3]);
+        assert_eq!((aged(0x8000_0000, 0), aged(0x8000_0001, 0)), ([0; 3], [0; 3]), "RFC 2181, section 8");
+    }
+
+    #[test]
+    fn what_a_server_has_cut_and_is_still_too_large_is_said_to_be_cut() {
+        let asked = query(7, "www.example.org", TYPE_A, 1);
+        let mut cut = reply(&asked, 60);
+        cut[2] |= 2;
+        let answer = ask(&asked).answer_from(&cut, Duration::ZERO).unwrap();
+        assert_eq!((answer[2], answer.len()), (0x83, asked.len()));
+    }
+
+    #[test]
+    fn the_longest_name_that_there_is_can_be_asked_for_and_no_longer_one() {
+        let name = |last: usize| [63, 63, 63, last].map(|len| "a".repeat(len)).join(".");
+        assert_eq!(ask(&query(7, &name(61), TYPE_A, 1)).name, name(61), "255 octets (RFC 1035, section 2.3.4)");
+        assert_eq!(Question::read(&query(7, &name(62), TYPE_A, 1)), None);
     }
 
     proptest! {

@@ -497,7 +497,41 @@ mod tests {
 
     #[test]
     fn pass_reasons_have_distinct_codes_and_words() {
-        let codes: std::collections::BTreeSet<_> = Pass::ALL.iter().map(|p| (*p as u8, p.describe())).collect();
-        assert_eq!(codes.len(), Pass::ALL.len());
+        let codes: std::collections::BTreeSet<_> = Pass::ALL.iter().map(|p| *p as u8).collect();
+        let words: std::collections::BTreeSet<_> = Pass::ALL.iter().map(|p| p.describe()).collect();
+        assert_eq!((codes.len(), words.len()), (Pass::ALL.len(), Pass::ALL.len()));
+    }
+
+    #[test]
+    fn the_filter_has_a_place_for_every_address_and_neighbours_have_others() {
+        // FNV-1a of "foob" is 0xdd120e790c2512af (the authors' table).
+        assert_eq!(filter_bit(IpAddr::from(*b"foob")), 0x120e);
+        let of_v4 = (0..=255).map(|last| IpAddr::from([192, 0, 2, last]));
+        let of_v6 = (0..=255).map(|last| IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, last]));
+        for addresses in [of_v4.collect::<Vec<_>>(), of_v6.collect()] {
+            let bits: std::collections::BTreeSet<_> = addresses.into_iter().map(filter_bit).collect();
+            assert!(bits.len() > 250 && bits.iter().all(|bit| *bit < 8 * FILTER_BYTES), "{}", bits.len());
+        }
+        let everywhere = (0..=255).map(|first| filter_bit(IpAddr::from([first, 0, 2, 1])));
+        assert!(everywhere.max() > Some(4 * FILTER_BYTES), "all of it is used");
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_is_cut_between_characters() {
+        let (to, domain) = ("192.0.2.1:443".parse().unwrap(), Family::V4);
+        let connect = |app: String| Request::Connect { app, to, domain, nonblocking: false, accepts_mapped: false };
+        // The 64th byte would be half of a character.
+        let sent = connect(format!("a{}", "é".repeat(40)));
+        assert_eq!(Request::decode(sent.encode().as_ref()), Some(connect(format!("a{}", "é".repeat(31)))));
+    }
+
+    #[test]
+    fn a_message_has_room_for_so_much_and_a_list_is_never_empty_nor_too_long() {
+        let mut writer = Writer::new(1);
+        (0..2).for_each(|_| writer.bytes(&[7; MAX_MESSAGE - 100]));
+        assert_eq!(Encoded(writer).as_ref().len(), MAX_MESSAGE);
+        let list = |n: usize| [&[VERSION, 1, n as u8][..], &[4, 192, 0, 2, 1].repeat(n)].concat();
+        assert!(matches!(Reply::decode(&list(MAX_ADDRESSES)), Some(Reply::Addresses(_))));
+        assert_eq!((Reply::decode(&list(0)), Reply::decode(&list(MAX_ADDRESSES + 1))), (None, None));
     }
 }

@@ -78,6 +78,7 @@ mod tests {
         let ip = "2001:db8::7".parse().unwrap();
         assert_eq!(destination(&v6(ip, 80, 0, 0)), Some("[2001:db8::7]:80".parse().unwrap()));
         assert_eq!(destination(&v6(ip, 80, 0, 0)[..V6_BYTES]), Some("[2001:db8::7]:80".parse().unwrap()));
+        assert_eq!(destination(&v6(ip, 80, 0, 0)[..V6_BYTES - 1]), None, "cut");
         assert_eq!(destination(&v6(ip, 80, 1, 0)), None);
         assert_eq!(destination(&v6(ip, 80, 0, 2)), None);
         let mapped = "::ffff:192.0.2.7".parse().unwrap();

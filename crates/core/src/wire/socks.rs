@@ -161,7 +161,10 @@ mod tests {
         for half in 0..whole.len() {
             assert_eq!(request(&whole[..half]), Ok(None));
         }
-        assert_eq!(greeting(&[5, 3, 0]), Ok(None));
+        for half in [&[][..], &[5], &[5, 3], &[5, 3, 0, 1]] {
+            assert_eq!(greeting(half), Ok(None));
+        }
+        assert_eq!(greeting(&[5, 3, 0, 1, 2, 9]), Ok(Some(5)), "and then it is all there");
     }
 
     #[test]

@@ -103,6 +103,10 @@ mod tests {
         let short = Remembered::decode(&message(&all[..2])).unwrap().unwrap();
         assert_eq!(short.window, None);
         assert_eq!(Remembered::decode(&message(&[])), Ok(None));
+        let zeros = encode(&[Attribute::u32(RTT, 0), Attribute::u32(CWND, 0)]);
+        let unknown = [all[0].clone(), Attribute::new(VALUES, zeros)];
+        let read = Remembered::decode(&message(&unknown)).unwrap().unwrap();
+        assert_eq!((read.window, read.rtt), (None, None), "what is zero is not known");
     }
 
     #[test]

@@ -291,4 +291,44 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn options_are_looked_past_and_lengths_that_cannot_be_are_no_packet() {
+        let mut packet = vec![0; 28];
+        write(&Header { whole: false, ..header("192.0.2.1", "192.0.2.2") }, 8, &mut packet);
+        packet[20..].copy_from_slice(b"optsdata");
+        assert_eq!(parse(&packet).map(|(header, payload)| (header.whole, payload)), Some((false, &b"optsdata"[..])));
+        // So many words of header, and so many bytes of it all.
+        for (words, total, payload) in [
+            (6, 28, Some(&b"data"[..])),
+            (6, 24, Some(b"")),
+            (7, 28, Some(b"")),
+            (4, 28, None),
+            (6, 23, None),
+            (8, 28, None),
+            (5, 29, None),
+        ] {
+            (packet[0], packet[3]) = (0x40 | words, total);
+            assert_eq!(parse(&packet).map(|(_, payload)| payload), payload, "{words} {total}");
+        }
+    }
+
+    #[test]
+    fn behind_a_fragments_header_extensions_are_looked_past_in_the_first_part_alone() {
+        // An extension of 16 bytes, and what is behind it.
+        let extension = [&[UDP, 1][..], &[0; 14], b"data"].concat();
+        let part = |place: u16| {
+            let mut packet = vec![0; V6_HEADER + 8];
+            write(&header("2001:db8::1", "2001:db8::2"), 8 + extension.len(), &mut packet);
+            packet[6] = V6_FRAGMENT;
+            packet[V6_HEADER] = 60;
+            packet[V6_HEADER + 2..V6_HEADER + 4].copy_from_slice(&place.to_be_bytes());
+            packet.extend(&extension);
+            let (header, payload) = parse(&packet).unwrap();
+            (header.fragment.map(|fragment| (fragment.offset, fragment.more)), header.protocol, payload.to_vec())
+        };
+        assert_eq!(part(0), (None, UDP, b"data".to_vec()), "it is all there is (RFC 6946)");
+        assert_eq!(part(1), (Some((0, true)), UDP, b"data".to_vec()));
+        assert_eq!(part(8), (Some((8, false)), 60, extension.clone()));
+    }
 }
