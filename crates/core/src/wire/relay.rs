@@ -192,7 +192,7 @@ fn read_name(query: &[u8]) -> Option<(String, usize)> {
     }
 }
 
-/// Where the name at `at` ends, be it behind the message; a pointer ends it.
+/// Where the name at `at` ends; a pointer ends it.
 fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match *message.get(at)? {

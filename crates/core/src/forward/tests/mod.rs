@@ -12,11 +12,11 @@ mod stamps;
 mod stream;
 mod windows;
 
-use super::{Failure, FlowId, Forwarder, HEADROOM, Input, Output, Piece, Record, Settings, advance, profile};
+use super::{Failure, FlowId, Forwarder, HEADROOM, Input, Output, Packet, Piece, Record, Settings, advance, profile};
 use crate::machine::Machine;
 use crate::time::{Duration, Instant};
 use crate::wire::ip::tcp::{self, Flags, Segment};
-use crate::wire::ip::{self, Header, TCP};
+use crate::wire::ip::{self, Header, TCP, checksum};
 use std::net::SocketAddr;
 
 const APP: &str = "192.0.2.7:4000";
@@ -214,4 +214,14 @@ fn packet(app: SocketAddr, peer: SocketAddr, segment: &Segment, data: &[u8]) -> 
 /// `len` bytes that are all different from their neighbours.
 fn text(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n * 7 + n / 251) as u8).collect()
+}
+
+/// A packet to a program as its interface makes it: its checksum is filled in.
+fn finished(packet: &Packet) -> Vec<u8> {
+    let mut bytes = packet.as_slice().to_vec();
+    let (start, place) = packet.checksum.expect("the sum of the pseudo header alone");
+    let sum = !checksum::fold(checksum::add(0, &bytes[usize::from(start)..]));
+    assert_ne!(sum, 0, "which would say that there is none");
+    bytes[usize::from(start + place)..][..2].copy_from_slice(&sum.to_be_bytes());
+    bytes
 }

@@ -249,6 +249,7 @@ fn what_the_program_does_not_acknowledge_is_sent_again_at_growing_intervals() {
     rig.pass(Duration::from_millis(1500));
     let again = rig.segments();
     assert_eq!(again.len(), 3, "after 200, 600 and 1400 ms");
+    assert_eq!(rig.forwarder.open()[0].local_retransmissions, 3);
     assert!(again.iter().all(|(segment, data)| segment.sequence == first && data == b"hello"));
     rig.app(Flags::ACK, 1, first.wrapping_add(5), b"");
     assert_eq!(rig.forwarder.poll_timeout().map(|deadline| deadline.at > rig.now), Some(true), "an old timer at most");
@@ -417,4 +418,108 @@ fn a_packet_that_is_alone_in_its_row_goes_to_the_socket_at_its_end() {
         assert_eq!(rig.calls, n + 1);
     }
     assert_eq!(rig.sent, b"onetwo");
+}
+
+#[test]
+fn data_comes_with_what_makes_its_checksum_right_and_as_one_segment_if_it_is_one() {
+    for (app, peer) in [(APP, PEER), ("[2001:db8::7]:4000", "[2001:db8::1]:80")] {
+        let mut rig = Rig::new();
+        (rig.app, rig.peer) = (app.parse().unwrap(), peer.parse().unwrap());
+        rig.handshake();
+        for (len, is_one) in [(1, true), (1448, true), (1449, false)] {
+            let (flow, bytes) = (rig.flow.unwrap(), [&[0; HEADROOM][..], &text(len)].concat());
+            rig.forwarder.handle_input(rig.now, Input::Received { flow, bytes, urgent: false });
+            let Some(Output::Packet(packet)) = rig.forwarder.poll_output() else { panic!("a packet") };
+            assert!(ip::is_sound(&finished(&packet)) && packet.segments.is_none() == is_one, "{packet:?}");
+        }
+    }
+}
+
+#[test]
+fn a_byte_that_is_known_asks_as_nothing_does_and_what_comes_with_it_is_taken() {
+    let mut rig = Rig::open();
+    let first = rig.first();
+    let asked = |rig: &mut Rig| rig.did.drain(..).any(|did| matches!(did, Output::KeepAlive { .. }));
+    let acked = |rig: &mut Rig| rig.segments().pop().map(|(ack, _)| ack.acknowledged.wrapping_sub(ISS));
+    rig.app(Flags::ACK, 1, first, b"abc");
+    rig.pass(Duration::from_secs(75));
+    assert_eq!((asked(&mut rig), acked(&mut rig)), (false, Some(4)));
+    rig.app(Flags::ACK, 3, first, b"c");
+    assert_eq!((asked(&mut rig), acked(&mut rig)), (true, None), "as some kernels ask");
+    // What was sent again is known here, as is an old nothing.
+    rig.app(Flags::ACK, 2, first, b"b");
+    assert_eq!((asked(&mut rig), acked(&mut rig)), (false, Some(4)));
+    rig.app(Flags::ACK, 2, first, b"");
+    assert_eq!((asked(&mut rig), acked(&mut rig)), (false, Some(4)));
+    rig.app(Flags::ACK, 3, first, b"cd");
+    assert_eq!((asked(&mut rig), acked(&mut rig), rig.sent.as_slice()), (false, Some(5), &b"abcd"[..]));
+    // Who asks while data waits asks for room.
+    rig.takes = 0;
+    rig.app(Flags::ACK, 5, first, b"waits");
+    rig.pass(Duration::from_secs(75));
+    rig.packets.clear();
+    rig.app(Flags::ACK, 9, first, b"");
+    assert_eq!((asked(&mut rig), acked(&mut rig)), (false, Some(10)));
+    assert_eq!(rig.forwarder.open()[0].local_retransmissions, 1);
+}
+
+#[test]
+fn an_end_that_comes_with_what_is_known_is_an_end() {
+    for (offset, known) in [(3, &b"c"[..]), (1, b"abc")] {
+        let mut rig = Rig::open();
+        let first = rig.first();
+        rig.app(Flags::ACK, 1, first, b"abc");
+        rig.app(Flags::ACK | Flags::FIN, offset, first, known);
+        assert_eq!((rig.did_shut(), rig.sent.as_slice()), (true, &b"abc"[..]));
+        assert_eq!(rig.segments().pop().unwrap().0.acknowledged, ISS.wrapping_add(5));
+    }
+}
+
+#[test]
+fn what_is_beyond_the_window_is_left_out_and_an_end_at_its_edge_is_not() {
+    let mut rig = Rig::open();
+    // The first window is not scaled.
+    let (first, flow, edge) = (rig.first(), rig.flow.unwrap(), 65_535);
+    let data = text(edge + 500);
+    rig.takes = 0;
+    for (n, part) in data[..edge - 36].chunks(1000).enumerate() {
+        rig.app(Flags::ACK, 1 + 1000 * n as u32, first, part);
+    }
+    // As much of this as there is room for, and nothing of that which comes behind it.
+    rig.app(Flags::ACK | Flags::FIN, 1 + edge as u32 - 36, first, &data[edge - 36..edge + 64]);
+    rig.app(Flags::ACK, 1 + edge as u32, first, b"beyond");
+    rig.app(Flags::ACK, 1 + edge as u32 + 200, first, &data[edge + 200..edge + 300]);
+    assert_eq!((rig.forwarder.waiting(), rig.did_shut()), (edge, false));
+    rig.packets.clear();
+    rig.takes = usize::MAX;
+    rig.input(Input::Writable { flow });
+    rig.packets.clear();
+    rig.app(Flags::ACK, 1 + edge as u32, first, &data[edge..edge + 200]);
+    assert_eq!(rig.sent, data[..edge + 200]);
+    assert_eq!(rig.segments().pop().unwrap().0.acknowledged, ISS.wrapping_add(1 + edge as u32 + 200));
+    // An end alone is no data.
+    let packets = rig.forwarder.open()[0].up.packets;
+    rig.app(Flags::ACK | Flags::FIN, 1 + edge as u32 + 200, first, b"");
+    assert_eq!((rig.did_shut(), rig.forwarder.open()[0].up.packets), (true, packets));
+}
+
+#[test]
+fn of_what_comes_early_64_segments_are_kept_and_each_counts_as_one_that_was_lost() {
+    let mut rig = Rig::open();
+    let (first, data) = (rig.first(), text(710));
+    for n in (1..=70).chain([1]) {
+        rig.app(Flags::ACK, 1 + 10 * n as u32, first, &data[10 * n..10 * n + 10]);
+    }
+    rig.app(Flags::ACK, 1, first, &data[..10]);
+    assert_eq!((rig.sent.len(), &rig.sent), (650, &data[..650].to_vec()));
+    assert_eq!(rig.forwarder.open()[0].local_retransmissions, 71);
+}
+
+#[test]
+fn a_place_of_an_urgent_byte_counts_only_where_there_is_said_to_be_one() {
+    let mut rig = Rig::open();
+    let first = rig.first();
+    let plain = Segment { urgent: 4, ..rig.segment(Flags::ACK, 1, first) };
+    rig.tell(&plain, b"abcdef");
+    assert_eq!((rig.sent.as_slice(), rig.urgent.len(), rig.calls), (&b"abcdef"[..], 0, 1));
 }
