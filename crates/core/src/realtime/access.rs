@@ -307,8 +307,30 @@ mod tests {
             "2002:7f00:1::1",
             "64:ff9b::7f00:1",
             "224.0.0.1",
+            "100.127.255.255",
+            "192.0.0.9",
+            "198.18.0.1",
+            "198.19.255.255",
+            "2001::1",
+            "2001:db8::1",
         ] {
             assert!(!allows(&["*:*", "*.example.org:*"], "a.example.org:80", inside), "{inside}");
+        }
+        // Beside each of those.
+        for outside in [
+            "100.63.0.1",
+            "100.128.0.1",
+            "93.64.0.1",
+            "192.1.0.1",
+            "192.0.1.1",
+            "193.0.0.9",
+            "198.20.0.1",
+            "199.18.0.1",
+            "2001:470::1",
+            "2600::1",
+            "2600:db8::1",
+        ] {
+            assert!(is_public(outside.parse().unwrap()), "{outside}");
         }
         assert!(allows(&["*:443"], "example.org:443", "93.184.216.34"));
         assert!(allows(&["*.example.org:443"], "a.b.example.org:443", "2606:2800::1"));
@@ -353,7 +375,9 @@ mod tests {
             let error = text.parse::<Destination>().unwrap_err().to_string();
             assert!(error.contains(says), "{text}: {error}");
         }
-        for text in ["*.*.org:1", "10.0.0.1/8:1", "10.0.0.0/33:1", "a:2-1", "[*]:1", "name/8:1", "*:1-"] {
+        for text in
+            ["*.*.org:1", "10.0.0.1/8:1", "10.0.0.0/+8:1", "10.0.0.0/33:1", "a:2-1", "[*]:1", "name/8:1", "*:1-"]
+        {
             assert!(text.parse::<Pattern>().is_err(), "{text}");
         }
     }

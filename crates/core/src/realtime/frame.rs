@@ -476,6 +476,41 @@ mod tests {
         let mut bytes = vec![2, 0];
         put_varint(&mut bytes, 1 << 40);
         assert_eq!(Frame::decode(&bytes), Err(FrameError::TooLong(1 << 40)));
+        let mut longest = vec![2, 0];
+        put_varint(&mut longest, MAX_MESSAGE as u64);
+        assert_eq!(Frame::decode(&longest), Ok(None), "it waits for the rest");
+    }
+
+    #[test]
+    fn what_is_too_large_or_too_long_is_refused() {
+        let number = |last: u8| varint(&[[0xff; 9].as_slice(), &[last]].concat());
+        assert_eq!((number(1), number(2)), (Ok(Some((u64::MAX, 10))), Err(FrameError::Number)));
+        assert_eq!(varint(&[0x80; 10]), Err(FrameError::Number));
+        let mut bye = written(&Frame::Bye { untaken: 1 });
+        *bye.iter_mut().rev().nth(1).unwrap() += 1;
+        bye.push(0);
+        assert!(Frame::decode(&bye).is_err());
+        let mut counts = Counts::default();
+        assert!((0..MAX_COUNTS as u32).all(|connection| counts.push(connection, 1)) && !counts.push(99, 1));
+        assert_eq!(counts.as_slice().len(), MAX_COUNTS);
+    }
+
+    #[test]
+    fn what_was_read_is_not_kept() {
+        let mut decoder = Decoder::default();
+        for _ in 0..100 {
+            decoder.push(&written(&Frame::Echo));
+            assert_eq!(decoder.next_frame(), Ok(Some(Frame::Echo)));
+        }
+        assert!(decoder.bytes.len() <= 3, "{}", decoder.bytes.len());
+    }
+
+    #[test]
+    fn proofs_are_those_that_other_releases_compute() {
+        // From the words of the documentation, by another program.
+        let session = SessionId(std::array::from_fn(|k| k as u8));
+        let proofs = [Proof::welcome(session, 3), Proof::gone(session, 3)];
+        assert_eq!(proofs, [Proof(0x8dd3_22e5_4bcb_6c1c), Proof(0xf156_619a_55f7_e6e7)]);
     }
 
     #[test]

@@ -88,8 +88,23 @@ mod tests {
         let mut gauge = Gauge::default();
         gauge.sample(at(1), Duration::from_millis(5));
         for k in 1..30 {
-            gauge.sample(at(1000 * k), Duration::from_millis(50));
+            gauge.sample(at(1000 * k + 7), Duration::from_millis(50));
         }
         assert_eq!(gauge.shortest(), Some(Duration::from_millis(50)));
+    }
+
+    #[test]
+    fn an_interval_follows_and_says_how_much_it_varies() {
+        let mut rhythm = Rhythm::default();
+        for millis in [0, 30, 80, 110] {
+            rhythm.beat(at(millis));
+        }
+        // 30, 50 and 30 ms: an eighth and a sixteenth of the difference, each time.
+        assert_eq!(rhythm.interval(), Some(Duration::from_nanos(32_187_500)));
+        assert_eq!(rhythm.jitter, Duration::from_nanos(1_328_125));
+        // Messages that came at once have no interval that a pause could be long beside.
+        let mut rhythm = Rhythm::default();
+        [0, 0, 80].into_iter().for_each(|millis| rhythm.beat(at(millis)));
+        assert_eq!(rhythm.interval(), Some(Duration::from_millis(10)));
     }
 }

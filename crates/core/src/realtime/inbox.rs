@@ -345,6 +345,44 @@ mod tests {
         assert!(inbox.accept(LaneId(0), Kind::Event, u64::MAX, 0, &[]).is_err());
     }
 
+    #[test]
+    fn what_the_program_has_not_taken_is_told_and_buffers_are_used_again() {
+        let mut inbox = Inbox::new(100);
+        assert!(!inbox.has_some());
+        for seq in 0..3 {
+            accept(&mut inbox, Kind::Event, seq);
+            accept(&mut inbox, Kind::Latest, seq);
+        }
+        [1, 2].into_iter().for_each(|seq| _ = accept(&mut inbox, Kind::Ordered, seq));
+        // Three events and two that came early; the value may be replaced.
+        assert_eq!((inbox.untaken(), inbox.has_some(), inbox.is_full()), (5, true, true));
+        assert_eq!(inbox.bytes(), 4 * (8 + OVERHEAD));
+        inbox.set_limit(1_000);
+        assert!(!inbox.is_full());
+        let mut into = Vec::with_capacity(5_000);
+        inbox.take(&mut into).unwrap();
+        assert_eq!((inbox.bytes(), into.len()), (3 * (8 + OVERHEAD), 8));
+        accept(&mut inbox, Kind::Event, 3);
+        let capacities = std::iter::from_fn(|| {
+            let mut into = Vec::new();
+            inbox.take(&mut into).map(|_| into.capacity())
+        });
+        assert!(capacities.collect::<Vec<_>>().iter().any(|capacity| *capacity >= 5_000));
+    }
+
+    #[test]
+    fn numbers_go_on_beyond_those_that_are_remembered_and_keys_do_not() {
+        let mut inbox = inbox();
+        for seq in 0..3 * REMEMBERED {
+            assert_eq!(accept(&mut inbox, Kind::Event, seq), Accepted::New);
+            drain(&mut inbox);
+        }
+        assert_eq!(accept(&mut inbox, Kind::Event, REMEMBERED), Accepted::Copy);
+        let mut value = |key| inbox.accept(LaneId(0), Kind::Latest, key, key, &[]);
+        assert!((0..MAX_KEYS as u64).all(|key| value(key) == Ok(Accepted::New)));
+        assert!(matches!(value(MAX_KEYS as u64), Err(FrameError::Impossible(_))));
+    }
+
     proptest! {
         #[test]
         fn however_copies_are_mixed_each_message_comes_out_once(mut order in proptest::collection::vec(0u64..300, 0..900),

@@ -205,4 +205,22 @@ mod tests {
         }
         assert!(lane.len() <= MOST_KEPT, "{}", lane.len());
     }
+
+    #[test]
+    fn what_is_sent_given_up_and_done_is_told_apart() {
+        let mut lane = Lane::new(LaneId(0), Kind::Event);
+        (0..3).for_each(|value| assert_eq!(push(&mut lane, 0, value), Ok(Queued::New)));
+        lane.get(0).unwrap().sent = true;
+        assert_eq!((lane.next_unsent(), lane.has_unsent()), (Some((1, Instant::ZERO)), true));
+        lane.get(1).unwrap().sent = true;
+        assert_eq!(lane.undelivered().collect::<Vec<_>>(), [0, 1]);
+        lane.give_up(1);
+        assert_eq!((lane.undelivered().collect::<Vec<_>>(), lane.is_done(0), lane.is_done(1)), (vec![0], false, true));
+        assert!(lane.has_unsent());
+        lane.give_up(2);
+        assert_eq!((lane.has_unsent(), lane.undelivered().count(), lane.len()), (false, 1, 3));
+        lane.give_up(0);
+        lane.tidy(&mut Vec::new());
+        assert!(lane.len() == 0 && lane.is_done(0) && lane.is_done(7), "what is not kept is not waited for");
+    }
 }

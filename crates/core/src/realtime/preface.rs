@@ -155,6 +155,7 @@ mod tests {
         assert_eq!(Request::decode(&[THROUGH, 0xff, 0xff]), Err(NotARequest));
         assert_eq!(Request::decode(&[OPEN, 0, 2, 0, 0]), Err(NotARequest));
         assert_eq!(Request::decode(&[JOIN, 0, 1, 0]), Err(NotARequest));
+        assert_eq!(Request::decode(&[&[JOIN, 0, 17][..], &[9; 17]].concat()), Err(NotARequest));
     }
 
     #[test]

@@ -99,13 +99,14 @@ mod tests {
         assert_eq!(judge(now, ms(22), ms(20), lost, 0), State::Lossy);
         assert_eq!(judge(now, ms(45), ms(20), lost, 0), State::Queued);
         assert_eq!(judge(now, ms(45), ms(20), lost, 4), State::Outage);
-        assert_eq!(judge(now + LOSS_MEMORY, ms(22), ms(20), lost, 0), State::Clean);
+        assert_eq!(judge(Instant::from_millis(11_000), ms(22), ms(20), lost, 0), State::Clean);
     }
 
     #[test]
     fn the_jitter_of_a_short_path_is_no_queue() {
         assert_eq!(judge(Instant::ZERO, ms(6), ms(2), None, 0), State::Clean);
         assert_eq!(judge(Instant::ZERO, ms(13), ms(2), None, 0), State::Queued);
+        assert_eq!(judge(Instant::ZERO, ms(115), ms(100), None, 0), State::Clean, "nor is that of a long one");
     }
 
     #[test]

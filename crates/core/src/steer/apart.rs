@@ -157,6 +157,30 @@ mod tests {
         assert!(!is_right(&whole));
     }
 
+    #[test]
+    fn what_is_no_tcp_that_acknowledges_stays_as_it_is() {
+        let good = packet(false, DATA, (1, 2), b"x");
+        let six = packet(true, DATA, (1, 2), b"x");
+        let with = |of: &[u8], at: usize, value: u8| {
+            let mut bad = of.to_vec();
+            bad[at] = value;
+            bad
+        };
+        // UDP in both families, a header of IPv4 that is none, no acknowledgement, headers of TCP too short and too long.
+        for bad in [
+            with(&good, 9, 17),
+            with(&six, 6, 17),
+            with(&good, 0, 0x44),
+            with(&good, 33, Flags::PSH.0),
+            with(&good, 32, 0x40),
+            with(&good, 32, 0xf0),
+        ] {
+            let mut after = bad.clone();
+            set_back(&mut after, 1);
+            assert!(!alone(&bad, &mut Vec::new()) && after == bad, "{bad:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_set_back_or_stay(mut bytes in proptest::collection::vec(any::<u8>(), 0..90), first in prop_oneof![Just(0x45u8), Just(0x60), any::<u8>()], ack: u32) {

@@ -160,13 +160,15 @@ mod tests {
         let mut cap = Cap::new(s(0), 10, DAY);
         assert!(cap.pass(s(3 * 86_400 + 7)));
         assert_eq!(cap.left(s(3 * 86_400 + 7)).as_secs(), 86_393);
-        assert!(!cap.pass(s(4 * 86_400 - 1)) && cap.pass(s(4 * 86_400)));
+        cap.add(7);
+        assert!(!cap.pass(s(4 * 86_400 - 1)) && cap.used() == 7 && cap.pass(s(4 * 86_400)));
     }
 
     #[test]
     fn a_period_goes_on_where_it_was_and_an_old_one_is_over() {
         let cap = Cap::resume(s(100), 1_000, DAY, 950, Duration::from_secs(80_000));
         assert_eq!((cap.allows(), cap.left(s(100)).as_secs()), (Use::Secondary, 6_400));
+        assert_eq!((cap.used(), cap.limit(), cap.period()), (950, 1_000, DAY));
         let cap = Cap::resume(s(100), 1_000, DAY, 950, Duration::from_secs(90_000));
         assert_eq!((cap.allows(), cap.used(), cap.left(s(100))), (Use::Primary, 0, DAY));
     }
@@ -175,6 +177,7 @@ mod tests {
     fn words_are_found_and_say_what_may_be_sent() {
         for of in Use::ALL {
             assert_eq!(Use::find(of.name()), Some(of));
+            assert_eq!(format!("{of:<12}|"), format!("{:<12}|", of.name()), "in tables");
         }
         assert_eq!(Use::find("always"), None);
         let name = Facts::of(FlowKey(1), Kind::Dns);

@@ -299,4 +299,18 @@ mod tests {
         m.sample(ms(20));
         assert_eq!(m.probe_timeout(), ms(60));
     }
+
+    #[test]
+    fn a_round_trip_is_late_when_it_takes_longer_than_it_varies_and_than_is_usual() {
+        let mut m = model();
+        assert_eq!(m.longest_round_trip(), ms(6 + 20));
+        // The first one varies by half of itself (RFC 6298).
+        m.sample(ms(20));
+        assert_eq!(m.longest_round_trip(), ms(20 + 4 * 10));
+    }
+
+    #[test]
+    fn channels_have_names_for_tables() {
+        assert_eq!(Channel::ALL.map(|channel| format!("{channel:>5}")), ["  fat", " fast"]);
+    }
 }

@@ -293,6 +293,7 @@ impl Decompressor {
 mod tests {
     use super::super::packet::tests::tcp;
     use super::*;
+    use crate::wire::ip::checksum;
     use proptest::prelude::*;
 
     const ACK: u8 = Flags::ACK.0;
@@ -300,10 +301,16 @@ mod tests {
     fn packet(v6: bool, seq: u32, ack: u32, stamps: (u32, u32), payload: &[u8]) -> Vec<u8> {
         let mut p = tcp(v6, false, ACK, (seq, ack), stamps, payload);
         if !v6 {
-            let checksum = ip_checksum(&p[..20]);
-            p[10..12].copy_from_slice(&checksum.to_be_bytes());
+            sum_up(&mut p);
         }
         p
+    }
+
+    /// Makes the checksum of IPv4 right, as others compute it.
+    fn sum_up(p: &mut [u8]) {
+        p[10..12].fill(0);
+        let sum = !checksum::fold(checksum::add(0, &p[..20]));
+        p[10..12].copy_from_slice(&sum.to_be_bytes());
     }
 
     /// What comes out of the other end, if what was said is `Some`.
@@ -388,9 +395,80 @@ mod tests {
         wrong_sum[10] ^= 1;
         let mut urgent = packet(true, 1, 2, (3, 4), b"");
         urgent[58] = 1;
-        for p in [&syn[..], &wrong_sum, &urgent, b"", b"abc"] {
+        // Of no version of IP, not TCP, longer than it says, a fragment.
+        let with = |v6: bool, at: usize, value: u8| {
+            let mut p = packet(v6, 1, 2, (3, 4), b"");
+            p[at] = value;
+            if !v6 {
+                sum_up(&mut p);
+            }
+            p
+        };
+        let others = [
+            with(true, 0, 0x70),
+            with(true, 6, 17),
+            with(true, 5, 33),
+            with(false, 9, 17),
+            with(false, 3, 53),
+            with(false, 6, 0x20),
+        ];
+        for p in [&syn[..], &wrong_sum, &urgent, b"", b"abc"].into_iter().chain(others.iter().map(Vec::as_slice)) {
             assert_eq!((c.compress(FlowKey(1), p, &mut to), &to[..]), (Encoding::Whole, p));
         }
+    }
+
+    #[test]
+    fn whatever_number_a_packet_of_ipv4_has_its_checksum_is_right_and_comes_back() {
+        let (mut c, mut d, mut to) = (Compressor::default(), Decompressor::default(), Vec::new());
+        let mut p = packet(false, 1, 2, (3, 4), b"");
+        for id in 0..=u16::MAX {
+            p[4..6].copy_from_slice(&id.to_be_bytes());
+            sum_up(&mut p);
+            let said = c.compress(FlowKey(1), &p, &mut to);
+            assert_ne!(said, Encoding::Whole);
+            assert_eq!(through(&mut d, said, &to).as_ref(), Ok(&p));
+        }
+    }
+
+    #[test]
+    fn what_a_flow_says_only_now_and_then_is_said_whole_when_it_changes() {
+        let (mut c, mut d, mut to) = (Compressor::default(), Decompressor::default(), Vec::new());
+        for (v6, place) in [(false, 8), (true, 7)] {
+            let said = [64, 64, 64, 60, 60].map(|hops| {
+                let mut p = packet(v6, 1, 2, (3, 4), b"");
+                p[place] = hops;
+                if !v6 {
+                    sum_up(&mut p);
+                }
+                let said = c.compress(FlowKey(1), &p, &mut to);
+                assert_eq!(through(&mut d, said, &to), Ok(p));
+                said
+            });
+            let [whole, short] = [Encoding::Context, Encoding::Compressed];
+            // The first two in any case, and a flow has one context a family.
+            assert_eq!(said, [whole, whole, short, whole, whole]);
+        }
+    }
+
+    #[test]
+    fn the_flow_that_was_quiet_for_longest_loses_its_context_and_no_other_does() {
+        let (mut c, mut d, mut to) = (Compressor::default(), Decompressor::default(), Vec::new());
+        let mut say = |c: &mut Compressor, flow: u16| {
+            let mut p = packet(true, 1, 2, (3, 4), b"");
+            p[40..42].copy_from_slice(&flow.to_be_bytes());
+            let said = c.compress(FlowKey(flow.into()), &p, &mut to);
+            assert_eq!(through(&mut d, said, &to), Ok(p));
+            said
+        };
+        for _ in 0..2 {
+            assert!((0..256).all(|flow| say(&mut c, flow) == Encoding::Context));
+        }
+        assert!((0..256).all(|flow| say(&mut c, flow) == Encoding::Compressed));
+        assert_eq!([0, 300].map(|flow| say(&mut c, flow)), [Encoding::Compressed, Encoding::Context]);
+        // The other end asks for one again.
+        c.forget(7);
+        let next = [0, 255, 7, 1].map(|flow| say(&mut c, flow));
+        assert_eq!(next, [Encoding::Context, Encoding::Compressed, Encoding::Context, Encoding::Context]);
     }
 
     proptest! {
@@ -405,8 +483,7 @@ mod tests {
                 p[tcp + 13] = flags;
                 if !v6 {
                     p[4..6].copy_from_slice(&id.to_be_bytes());
-                    let checksum = ip_checksum(&p[..20]);
-                    p[10..12].copy_from_slice(&checksum.to_be_bytes());
+                    sum_up(&mut p);
                 }
                 let said = c.compress(FlowKey(u64::from(v6)), &p, &mut to);
                 prop_assert!(said != Encoding::Compressed || to.len() >= 12);

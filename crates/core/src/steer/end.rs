@@ -505,3 +505,7 @@ impl Machine for End {
         Deadline::earliest([self.steerer.poll_timeout(), self.resequencer.poll_timeout(), Some(tick)])
     }
 }
+
+#[cfg(test)]
+#[path = "tests/end.rs"]
+mod tests;

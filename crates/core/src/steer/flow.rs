@@ -277,4 +277,39 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn the_table_doubles_when_half_of_it_is_taken_and_not_before() {
+        let mut flows = Flows::default();
+        let line = size_of::<Slot>();
+        (0..512).for_each(|n| _ = flows.get(FlowKey(n)));
+        assert_eq!((flows.len(), flows.bytes()), (512, SLOTS.0 * line));
+        flows.get(FlowKey(512));
+        assert_eq!((flows.len(), flows.bytes()), (513, 2 * SLOTS.0 * line));
+    }
+
+    #[test]
+    fn only_what_is_newer_is_on_its_way_over_the_fat_channel_and_only_data_is_hurried() {
+        let mut flow = Flow::default();
+        assert!(!flow.has_acknowledged(0));
+        // Half the circle from where numbers begin, and an older one behind it.
+        flow.acknowledges(3_000_000_000, Instant::from_millis(5));
+        flow.acknowledges(2_999_999_000, Instant::from_millis(9));
+        assert!(flow.has_acknowledged(3_000_000_000) && !flow.has_acknowledged(3_000_000_001));
+        assert_eq!(flow.acknowledged_by, Instant::from_millis(5));
+        for nothing in [data(10), Facts { ack: Some(7), ..data(0) }] {
+            flow.received(&nothing, Channel::Fast);
+        }
+        let says = Facts { ack: Some(5_000), ..data(0) };
+        assert_eq!(flow.may_acknowledge(&says, Instant::ZERO), None);
+        flow.received(&Facts { ack: Some(7), seq: 4_000, ..data(10) }, Channel::Fast);
+        assert_eq!(flow.may_acknowledge(&says, Instant::ZERO), Some(4_000));
+    }
+
+    #[test]
+    fn a_flow_whose_key_is_zero_is_one_as_others_are() {
+        let mut flows = Flows::default();
+        flows.get(FlowKey(0)).burst = 7;
+        assert_eq!((flows.len(), flows.get(FlowKey(0)).burst), (1, 7));
+    }
 }

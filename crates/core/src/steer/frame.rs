@@ -217,6 +217,7 @@ mod tests {
         assert_eq!([with(3, 255), with(3, 3), with(3, 12)], [FrameError::Short, FrameError::Short, FrameError::Length]);
         assert_eq!(with(0, VERSION | 3), FrameError::Reserved);
         assert!(!PACKET.write(&vec![0; MOST], &mut Vec::new()));
+        assert_eq!(format!("{:>11}", Content::Compressed), " compressed");
     }
 
     proptest! {

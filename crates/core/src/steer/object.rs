@@ -103,7 +103,7 @@ mod tests {
         let mut sizes = Sizes::default();
         assert_eq!((sizes.expect(1), sizes.is_empty()), (None, true));
         sizes.learn(1, 2_000);
-        assert_eq!((sizes.expect(1), sizes.expect(2)), (Some(2_000), None));
+        assert_eq!((sizes.expect(1), sizes.expect(2), sizes.is_empty()), (Some(2_000), None, false));
         sizes.learn(1, 50_000);
         assert_eq!(sizes.expect(1), Some(50_000));
         sizes.learn(1, 2_000);
@@ -149,6 +149,7 @@ mod tests {
             (" i , u=1;q=2 ", Some(1)),
             ("u=1, u=6", Some(6)),
             ("x=\"u=0, \\\" u=0\", u=4", Some(4)),
+            ("u=2, x=\"a, u=5\"", Some(2)),
             ("", None),
             ("i", None),
             ("u", None),

@@ -99,3 +99,26 @@ impl<P> Outlet<P> {
         self.outputs.push_back(Output::Drop(packet));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::flow::FlowKey;
+    use super::super::{Use, compress::SAVED};
+    use super::*;
+    use crate::time::Duration;
+
+    #[test]
+    fn only_what_is_compressed_counts_for_less_on_a_channel() {
+        let on = |compresses, kind, ack, v6| {
+            let uses = Use::Primary;
+            let channel =
+                ChannelSettings { rate: 1, delay: Duration::ZERO, loss: None, overhead: 60, compresses, uses };
+            bytes_on(&channel, &Facts { len: 100, ack, v6, ..Facts::of(FlowKey(1), kind) })
+        };
+        assert_eq!(on(true, Kind::Ack, Some(1), false), 160 - SAVED[0]);
+        assert_eq!(on(true, Kind::Data, Some(1), true), 160 - SAVED[1]);
+        assert_eq!(on(true, Kind::Open, Some(1), false), 160, "an opening has options of its own");
+        assert_eq!(on(true, Kind::Datagram, None, false), 160);
+        assert_eq!(on(false, Kind::Ack, Some(1), false), 160);
+    }
+}

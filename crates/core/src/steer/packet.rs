@@ -283,6 +283,10 @@ pub(super) mod tests {
         let of = |packet: &[u8]| Facts::parse(packet, KEYS).unwrap().kind;
         assert_eq!(of(&udp((5353, 53), b"question")), Kind::Dns);
         assert_eq!(of(&udp((5000, 443), b"quic")), Kind::Datagram);
+        assert!(!Facts::parse(&udp((5000, 443), b"quic"), KEYS).unwrap().tls);
+        let mut plain = tcp(false, false, ACK, (1, 2), (3, 4), b"http");
+        plain[22..24].copy_from_slice(&80u16.to_be_bytes());
+        assert!(!Facts::parse(&plain, KEYS).unwrap().tls);
     }
 
     #[test]
@@ -294,6 +298,8 @@ pub(super) mod tests {
             let facts = Facts::parse(&packet, KEYS).unwrap();
             (facts.sacks, facts.plain, facts.seq)
         };
+        // Behind an option of another kind.
+        assert_eq!(of([7, 2, 5, 10, 0, 0, 0, 1, 0, 0, 0, 9]), (true, false, 1));
         assert_eq!(of([1, 1, 8, 10, 5, 10, 5, 10, 5, 10, 5, 10]), (false, true, 1));
         assert_eq!(of([1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 9]), (true, false, 1));
         // The end of the options, a length of nothing, a length beyond them, no block at all, a signature's kind.
@@ -319,7 +325,11 @@ pub(super) mod tests {
         assert_eq!(Facts::parse(&long_header, KEYS), None);
         let mut fragment = good;
         fragment[6] = 0x20;
-        assert_eq!(Facts::parse(&fragment, KEYS).unwrap().kind, Kind::Datagram);
+        let first = Facts::parse(&fragment, KEYS).unwrap();
+        assert_eq!(first.kind, Kind::Datagram);
+        // There are no ports in the others of its datagram.
+        fragment[20..24].copy_from_slice(b"more");
+        assert_eq!(Facts::parse(&fragment, KEYS).unwrap().flow, first.flow);
     }
 
     proptest! {

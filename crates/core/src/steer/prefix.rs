@@ -67,3 +67,42 @@ impl FromStr for Prefix {
         if bits > most { Err(()) } else { Ok(Self { address, bits }) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_holds_what_begins_as_it_does_and_nothing_of_the_other_family() {
+        let holds = |network: &str, ip: &str| {
+            let network: Prefix = network.parse().unwrap();
+            let ip = ip.parse().unwrap();
+            assert_eq!(network.contains(ip), network.network().contains(ip), "the same from its first address on");
+            network.contains(ip)
+        };
+        for (network, inside, outside) in [
+            ("10.1.2.3/20", ["10.1.0.0", "10.1.15.255"], ["10.1.16.0", "10.0.255.255"]),
+            ("10.0.0.1", ["10.0.0.1"; 2], ["10.0.0.0", "10.0.0.3"]),
+            ("0.0.0.0/0", ["0.0.0.0", "255.255.255.255"], ["::", "::1"]),
+            ("fd00:0:0:f::7/62", ["fd00:0:0:c::", "fd00:0:0:f:8000::"], ["fd00:0:0:b::", "fd00:0:0:10::"]),
+            ("fd00::1", ["fd00::1"; 2], ["fd00::", "fd00::3"]),
+            ("::/0", ["::", "ffff::1"], ["0.0.0.0", "10.0.0.1"]),
+        ] {
+            assert!(inside.iter().all(|ip| holds(network, ip)), "{network}");
+            assert!(outside.iter().all(|ip| !holds(network, ip)), "{network}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_is_written_as_it_is_read_and_has_no_more_bits_than_its_address() {
+        for text in ["10.0.0.0/8", "10.0.0.1/32", "fd00::/0", "fd00::1/128"] {
+            assert_eq!(text.parse::<Prefix>().map(|prefix| prefix.to_string()), Ok(text.to_owned()));
+        }
+        for (text, network) in [("10.1.2.3/20", "10.1.0.0/20"), ("fd00:0:0:f::7/62", "fd00:0:0:c::/62")] {
+            assert_eq!(text.parse::<Prefix>().map(|prefix| prefix.network().to_string()), Ok(network.to_owned()));
+        }
+        for bad in ["10.0.0.0/33", "fd00::/129", "10.0.0/8", "10.0.0.0/", "10.0.0.0/-1", ""] {
+            assert_eq!(bad.parse::<Prefix>(), Err(()), "{bad}");
+        }
+    }
+}

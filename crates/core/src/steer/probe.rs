@@ -322,4 +322,29 @@ mod tests {
         assert_eq!(prober.echo(ms(2), number.unwrap()), Some(echo));
         assert_eq!(prober.echo(ms(3), number.unwrap()), None);
     }
+
+    #[test]
+    fn the_first_packet_after_a_pause_has_its_probe_soon_and_at_once_after_a_rest_unless_one_is_under_way() {
+        let settings = ProbeSettings { idle: Duration::from_secs(30), rest: None, ..ProbeSettings::default() };
+        let paused = |answered: bool, used: u64| {
+            let mut prober = Prober::new(settings);
+            prober.used(ms(0));
+            let (_, number) = prober.handle_timeout(ms(600), Duration::MAX, 0);
+            if answered {
+                prober.echo(ms(610), number.unwrap()).unwrap();
+            }
+            prober.used(ms(used));
+            prober.next
+        };
+        assert_eq!((paused(true, 700), paused(true, 2_000)), (Some(ms(750)), Some(ms(2_000))));
+        assert_eq!(paused(false, 2_000), Some(ms(2_050)), "what is asked already is not asked again at once");
+        // A dead one is asked less often, if there was no rest.
+        let mut dead = Prober::new(settings);
+        dead.used(ms(0));
+        dead.handle_timeout(ms(0), Duration::ZERO, 0);
+        dead.handle_timeout(ms(600), Duration::ZERO, 0);
+        dead.next = None;
+        dead.used(ms(1_000));
+        assert_eq!((dead.alive, dead.next), (false, Some(ms(31_000))));
+    }
 }

@@ -288,6 +288,10 @@ mod tests {
         let of_1 = std::iter::from_fn(|| queue.pop_of(FlowKey(1), |kind| kind == Kind::Data)).map(|w| w.packet);
         assert_eq!(of_1.collect::<Vec<_>>(), [10, 20]);
         assert_eq!((queue.len(), queue.before(BULK)), (2, 552));
+        queue.push(1, data(1, 50));
+        assert!(queue.pop_of(FlowKey(1), |kind| kind == Kind::Close).is_none(), "of another kind");
+        assert_eq!(queue.pop_of(FlowKey(1), |_| true).map(|w| w.packet), Some(50));
+        assert!(queue.pop_of(FlowKey(1), |_| true).is_none(), "an acknowledgement stays");
     }
 
     #[test]
@@ -304,7 +308,8 @@ mod tests {
     fn bulk_goes_last_and_takes_every_second_turn_at_most_however_long_it_has_waited() {
         let mut queue = Queue::new();
         for n in 0..6 {
-            queue.push(BULK, data(1, n));
+            // There is no level behind it.
+            queue.push(if n == 5 { 9 } else { BULK }, data(1, n));
         }
         let late = Instant::from_millis(50);
         for n in 10..12 {

@@ -304,6 +304,9 @@ mod tests {
         assert_eq!(r.poll_output(), None);
         r.handle_timeout(ms(50));
         assert_eq!((r.poll_output(), r.tally().impatient), (Some(30), 1));
+        r.set_hold(Duration::from_millis(20));
+        assert_eq!(take(&mut r, 100, fast(2, Some(2), 40)), []);
+        assert_eq!((r.poll_timeout().map(|d| d.at), r.tally().held), (Some(ms(120)), 2));
     }
 
     #[test]
@@ -353,9 +356,18 @@ mod tests {
     fn of_two_that_say_the_same_the_first_goes_on_and_the_second_does_not() {
         let mut r = Resequencer::new(Duration::from_millis(50));
         assert_eq!(take(&mut r, 0, fast(1, None, 10)), [10]);
+        let has_come = |r: &Resequencer<u32>| {
+            (
+                r.has_come(Channel::Fat, 1, Some(1)),
+                r.has_come(Channel::Fat, 2, Some(3)),
+                r.has_come(Channel::Fast, 3, None),
+            )
+        };
+        assert_eq!(has_come(&r), (true, false, false));
         assert_eq!(take(&mut r, 12, copy(1, 1, 10)), []);
         // The fast one of these is late, that of the others is lost.
         assert_eq!(take(&mut r, 13, copy(2, 3, 30)), [30]);
+        assert_eq!(has_come(&r), (true, true, true));
         assert_eq!(take(&mut r, 14, fast(2, None, 20)), [20]);
         assert_eq!(take(&mut r, 15, fast(3, None, 30)), []);
         assert_eq!(take(&mut r, 16, fast(5, None, 50)), [50]);
@@ -399,6 +411,18 @@ mod tests {
         assert_eq!(extend(1 << 16, 3), (1 << 16) + 3);
         assert_eq!(extend(40_000, 40_000u16.wrapping_add(32_767)), 72_767);
         assert_eq!(extend(40_000, 40_000 - 32_000), 8_000);
+    }
+
+    #[test]
+    fn beyond_a_number_of_held_packets_the_one_that_has_waited_longest_goes() {
+        let mut r = Resequencer::new(Duration::from_millis(50));
+        for n in 1..=MOST as u16 {
+            assert_eq!(take(&mut r, 0, fast(n, Some(9), n.into())), []);
+        }
+        for n in [1, 2] {
+            assert_eq!(take(&mut r, 1, fast(MOST as u16 + n, Some(9), 0)), [u32::from(n)]);
+        }
+        assert_eq!((r.tally().held, r.tally().impatient), (MOST as u64 + 2, 2));
     }
 
     proptest! {

@@ -69,3 +69,34 @@ impl Tally {
         self.reasons.iter().filter(|r| r.channel == channel).map(|r| r.packets).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_and_bytes_are_counted_by_word_and_channel_wherever_the_word_stands() {
+        let mut tally = Tally::default();
+        let mut count = |why, channel, bytes| tally.count(why, channel, bytes, Duration::from_millis(2));
+        count("opening", Channel::Fast, 60);
+        count("opening", Channel::Fat, 70);
+        count("opening", Channel::Fast, 80);
+        count("asking", Channel::Fast, 500);
+        // The same words in another place, the second one not the first of its channel.
+        let again: &'static str = Box::leak(String::from("asking").into_boxed_str());
+        count(again, Channel::Fast, 700);
+        count(again, Channel::Fat, 900);
+        let of = |r: &Reason| (r.why, r.channel, r.packets, r.bytes, r.gained.as_millis());
+        assert_eq!(
+            tally.reasons.iter().map(of).collect::<Vec<_>>(),
+            [
+                ("opening", Channel::Fast, 2, 140, 4),
+                ("opening", Channel::Fat, 1, 70, 2),
+                ("asking", Channel::Fast, 2, 1_200, 4),
+                ("asking", Channel::Fat, 1, 900, 2),
+            ]
+        );
+        assert_eq!(Channel::ALL.map(|channel| tally.packets(channel)), [2, 4]);
+        assert_eq!(Channel::ALL.map(|channel| tally.bytes(channel)), [970, 1_340]);
+    }
+}

@@ -41,6 +41,9 @@ fn an_address_is_remembered_and_its_neighbours_at_lower_trust() {
     let near = history.recall(at(2), HOME, ip("192.0.2.99")).unwrap();
     assert_eq!((near.window, near.average, near.trust), (400_000, 200_000, Trust::Prefix));
     assert_eq!(history.recall(at(2), HOME, ip("192.0.3.1")), None);
+    assert!(!history.is_empty() && history.bytes() > size_of::<History>());
+    let few = Settings { lease: 9 * MS, ..Settings::default() };
+    assert_eq!(super::History::new(few, [7; 16]).settings().lease, 9 * MS);
     assert_eq!(history.recall(at(2), NetworkId(2), ip("192.0.2.1")), None, "another network");
 }
 
@@ -364,4 +367,23 @@ fn of_several_hosts_the_one_that_knows_the_address_counts() {
     assert_eq!((known.trust, known.window), (Trust::Fleet, 400_000));
     let known = history.recall(at(2), HOME, ip("192.0.2.7")).unwrap();
     assert_eq!((known.trust, known.window), (Trust::Fleet, 900_000));
+    // Of two that know it, the first one, which is trusted most.
+    let mut other = History::new(Settings::default(), [6; 16]);
+    other.learn(at(1), HOME, ip("192.0.2.1"), &sample(700_000));
+    let other = Prior::new([6; 16], other.records().map(|(key, _, record)| (key, *record)));
+    history.set_priors(vec![prior(), other]);
+    assert_eq!(history.recall(at(2), HOME, ip("192.0.2.1")).map(|known| known.window), Some(400_000));
+}
+
+#[test]
+fn a_record_out_of_a_store_takes_the_place_of_an_older_one_only() {
+    let mut history = history(Settings::default());
+    history.learn(at(5), HOME, ip("192.0.2.1"), &sample(400_000));
+    let keys = history.keys(HOME, ip("192.0.2.1"));
+    let record = *history.record(keys.exact).unwrap();
+    let windows = [(4, 100_000), (6, 200_000)].map(|(second, window)| {
+        history.import(keys.exact, Some(keys.prefix), Record { at: at(second), window, ..record });
+        history.record(keys.exact).unwrap().window
+    });
+    assert_eq!(windows, [400_000, 200_000]);
 }

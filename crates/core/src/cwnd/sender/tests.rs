@@ -109,6 +109,7 @@ fn a_sample_says_what_the_path_carried_and_needs_four_initial_windows() {
     let mut sender = sender("default", None);
     let (now, _) = rounds(&mut sender, Instant::from_millis(1), 2);
     assert_eq!(sender.sample(Medium::Wired), None, "36 kB are too little");
+    assert_eq!((sender.initial(), sender.shortest_rtt(), sender.last_feedback()), (INITIAL, Some(40 * MS), Some(now)));
     rounds(&mut sender, now, 4);
     let sample = sender.sample(Medium::Wired).unwrap();
     assert_eq!((sample.window, sample.rtt, sample.limited), (768_000, 40 * MS, true));
@@ -172,6 +173,38 @@ fn a_branch_takes_neither_memory_nor_lease_nor_an_unproved_window() {
     assert_eq!((sender.phase(), sender.window()), (Phase::Unvalidated, 240_000));
     let branch = sender.branch();
     assert_eq!((branch.phase(), branch.window(), branch.wants_lease()), (Phase::Normal, INITIAL, false));
+}
+
+#[test]
+fn a_window_grows_by_what_was_sent_after_a_loss_and_not_by_what_was_sent_before() {
+    let mut sender = sender("default", None);
+    let (now, _) = rounds(&mut sender, Instant::from_millis(1), 3);
+    sender.sent(now, 200 * PACKET);
+    sender.lost(now + 50 * MS, &Loss { sent: now, bytes: PACKET, persistent: false });
+    let mut acknowledged = |sent: Instant, packets: u64| {
+        sender.acknowledged(sent + 60 * MS, sent, packets * PACKET, false);
+        sender.window()
+    };
+    assert_eq!([now, now + 50 * MS].map(|sent| acknowledged(sent, 20)), [67_200; 2]);
+    assert!(acknowledged(now + 51 * MS, 60) > 67_200);
+    // Nothing gets through: two packets, of the length that they have by then.
+    sender.set_packet(1_400);
+    sender.lost(now + 500 * MS, &Loss { sent: now + 200 * MS, bytes: 0, persistent: true });
+    assert_eq!(sender.window(), 2_800);
+}
+
+#[test]
+fn a_jump_that_meets_a_loss_refutes_the_memory_once_and_its_phases_are_told() {
+    let mut sender = sender("careful-resume", Some(480_000));
+    let (now, _) = rounds(&mut sender, Instant::from_millis(1), 1);
+    sender.leased(now, terms(Some(480_000)).remembered);
+    (0..200).for_each(|_| sender.sent(now, PACKET));
+    assert!(!sender.take_refuted());
+    sender.lost(now + 50 * MS, &Loss { sent: now, bytes: 10 * PACKET, persistent: false });
+    assert_eq!([sender.take_refuted(), sender.take_refuted()], [true, false]);
+    let phases: Vec<_> = std::iter::from_fn(|| sender.poll_event()).map(|event| event.new).collect();
+    assert_eq!(phases.last(), Some(&Phase::SafeRetreat), "{phases:?}");
+    assert!(phases.contains(&Phase::Unvalidated) && !phases.contains(&Phase::Normal), "{phases:?}");
 }
 
 proptest! {

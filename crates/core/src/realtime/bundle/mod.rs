@@ -238,20 +238,30 @@ mod tests {
         assert_eq!(send(&mut thin, 1, 2, &long), None);
         assert_eq!(send(&mut thin, 2, 2 + long.len() as u32, "bb"), None);
         let mut thin = Thin::default();
+        send(&mut thin, 0, 0, "aa");
+        assert_eq!(send(&mut thin, 1, 2, &long[1..]), Some((0, "aa".into())), "not longer than that");
+        let mut thin = Thin::default();
         let bundled: Vec<bool> = (0..10).map(|k| send(&mut thin, k, 2 * k as u32, "aa").is_some()).collect();
-        assert!(!bundled[5..].iter().any(|b| *b), "many in flight: {bundled:?}");
+        let few = |k| (1..MOST_IN_FLIGHT).contains(&k);
+        assert!(bundled.iter().enumerate().all(|(k, bundled)| *bundled == few(k)), "many in flight: {bundled:?}");
     }
 
     #[test]
     fn nothing_is_added_while_round_trips_are_inflated() {
-        let mut thin = Thin::default();
-        let mut seq = 0;
-        for k in 0..40u64 {
-            send(&mut thin, 1000 * k, seq, "aa");
-            seq += 2;
-            thin.acknowledged(at(1000 * k + if k < 5 { 10 } else { 200 }), seq);
-        }
-        send(&mut thin, 50_000, seq, "aa");
-        assert_eq!(send(&mut thin, 50_030, seq + 2, "bb"), None);
+        // Round trips in milliseconds at first, and as they are later.
+        let is_added = |first: u64, later: u64| {
+            let mut thin = Thin::default();
+            let mut seq = 0;
+            for k in 0..40u64 {
+                send(&mut thin, 1000 * k, seq, "aa");
+                seq += 2;
+                thin.acknowledged(at(1000 * k + if k < 5 { first } else { later }), seq);
+            }
+            send(&mut thin, 50_000, seq, "aa");
+            send(&mut thin, 50_030, seq + 2, "bb").is_some()
+        };
+        assert!(!is_added(10, 200) && !is_added(10, 21));
+        assert!(is_added(5, 12), "the jitter of a short path is no queue");
+        assert!(is_added(100, 130), "nor is that of a long one");
     }
 }

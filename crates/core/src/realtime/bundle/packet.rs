@@ -150,7 +150,7 @@ fn checksums(packet: &mut [u8], tcp: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Bundler;
+    use super::super::{Bundler, MAX_FLOWS, Tally};
     use super::*;
     use crate::time::Instant;
     use proptest::prelude::*;
@@ -238,6 +238,25 @@ mod tests {
         let mut sent = whole.clone();
         assert!(!bundler.outgoing(Instant::ZERO, &mut sent, whole.len() + 4));
         assert_eq!(sent, whole);
+        let third = packet(false, false, 11, 1, b"third");
+        assert!(bundler.outgoing(Instant::ZERO, &mut third.clone(), third.len() + 11), "what just fits");
+    }
+
+    #[test]
+    fn streams_beside_each_other_are_kept_apart_and_the_quietest_makes_room() {
+        let (mut bundler, mut millis) = (Bundler::new(), 0);
+        let mut send = |n: u16, seq| {
+            let mut p = packet(false, false, seq, 1, b"aa");
+            p[20..22].copy_from_slice(&n.to_be_bytes());
+            millis += 1;
+            bundler.outgoing(Instant::from_millis(millis), &mut p, 1500)
+        };
+        assert_eq!([(1, 0), (2, 0), (1, 2), (2, 2)].map(|(n, seq)| send(n, seq)), [false, false, true, true]);
+        let full = MAX_FLOWS as u16;
+        (3..=full + 1).for_each(|n| assert!(!send(n, 0)));
+        assert_eq!([(2, 4), (1, 4)].map(|(n, seq)| send(n, seq)), [true, false]);
+        let Tally { outgoing, bundled, bytes } = bundler.tally();
+        assert_eq!((outgoing, bundled, bytes, bundler.flows.len()), (4 + 1_023 + 2, 3, 8, MAX_FLOWS));
     }
 
     #[test]

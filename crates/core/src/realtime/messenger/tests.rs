@@ -1,6 +1,7 @@
 //! Stories of two messengers and connections that carry, hold up or lose what is written on them, in virtual time.
 
 mod bounds;
+mod told;
 
 use super::*;
 use crate::machine::Machine;

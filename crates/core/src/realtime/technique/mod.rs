@@ -225,6 +225,7 @@ mod tests {
         let all = find("reduction-50+trigger+echo").unwrap();
         assert_eq!((all.one_of(&view), all.echoes(), all.silence(&view, ms(60))), (2, true, Some(ms(80))));
         assert_eq!((all.connections(), all.carries(&view)), (1, None));
+        assert_eq!((all.earns(&view), all.pace(&view)), (0, None), "nothing goes again");
     }
 
     #[test]

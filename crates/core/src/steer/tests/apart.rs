@@ -70,3 +70,11 @@ fn the_papers_rules_acknowledge_as_they_were_published() {
     steerer.handle_input(ms(5), Input::Seen(data(100, 7), Channel::Fast));
     assert_eq!(went(&mut steerer, 5, data(7, 500)), (Channel::Fast, None));
 }
+
+#[test]
+fn what_an_acknowledgement_has_said_over_the_fat_channel_a_request_leaves_out() {
+    let mut steerer = Steerer::new(settings("value", None));
+    steerer.handle_input(ms(5), Input::Seen(data(100, 7), Channel::Fast));
+    assert_eq!(went(&mut steerer, 5, ack(1, 500)), (Channel::Fat, None));
+    assert_eq!(went(&mut steerer, 6, data(7, 500)), (Channel::Fast, Some(Apart { back_to: 100, order: None })));
+}

@@ -206,3 +206,56 @@ fn what_a_dead_channel_had_is_not_waited_for() {
     let [fat, fast] = [(Channel::Fat, None), (Channel::Fast, None)];
     assert_eq!(afters, [fat, fat, fast, fast]);
 }
+
+#[test]
+fn what_a_lost_channel_had_goes_again_as_far_as_the_other_one_has_room() {
+    let mut steerer = Steerer::new(settings("single-fat", Some(ProbeSettings::default())));
+    for n in 0..20u32 {
+        let facts = packet(n.into(), Kind::Data, 1_480);
+        assert_eq!(steerer.keep(ms(0), Channel::Fat, u64::from(n) + 1, facts, n), None);
+    }
+    steerer.turn(ms(10), Channel::Fat, Turn::Lost);
+    let outputs: Vec<_> = std::iter::from_fn(|| steerer.poll_output()).collect();
+    let again = outputs.iter().filter(|output| matches!(output, Output::Again { channel: Channel::Fast, .. })).count();
+    // 5.9 ms each, until they take more than 40.
+    assert_eq!((again, outputs.len(), steerer.tally().again), (7, 20, 7));
+    // Nothing goes again over one that is dead too.
+    steerer.keep(ms(900), Channel::Fast, 1, packet(1, Kind::Data, 300), 1);
+    steerer.turn(ms(900), Channel::Fast, Turn::Lost);
+    assert_eq!(steerer.poll_output(), Some(Output::Drop(1)));
+    steerer.turn(ms(950), Channel::Fast, Turn::Back);
+    assert_eq!(steerer.tally().lost_channels, 2);
+}
+
+#[test]
+fn a_packet_that_its_channel_cannot_take_says_why_it_goes_over_the_other_one() {
+    let why = |fat, fast, lost: &[Channel]| {
+        let mut settings = settings("value", None);
+        (settings.channels[0].uses, settings.channels[1].uses) = (fat, fast);
+        let mut steerer = Steerer::new(settings);
+        lost.iter().for_each(|channel| steerer.turn(ms(0), *channel, Turn::Lost));
+        steerer.handle_input(ms(0), Input::Packet(packet(1, Kind::Open, 60), 0u32));
+        let said = steerer.tally().reasons.first().map(|reason| (reason.channel, reason.why));
+        (said, steerer.tally().forbidden)
+    };
+    let [any, spare, never] = [Use::Primary, Use::Backup, Use::Never];
+    assert_eq!(why(any, any, &[Channel::Fast]), (Some((Channel::Fat, "the other channel is dead")), 0));
+    assert_eq!(why(any, spare, &[]), (Some((Channel::Fat, "the other channel is kept")), 0));
+    assert_eq!(why(never, never, &[]), (None, 1));
+}
+
+#[test]
+fn what_waits_is_moved_to_a_channel_that_is_as_good_and_not_to_one_that_is_as_dead() {
+    let waits = |uses: Use, lost: &[Channel]| {
+        let mut settings = settings("value", None);
+        settings.channels.iter_mut().for_each(|channel| channel.uses = uses);
+        let mut steerer = Steerer::new(settings);
+        lost.iter().for_each(|channel| steerer.turn(ms(0), *channel, Turn::Lost));
+        // What opens goes before what acknowledges, which then waits for longer than the fat channel takes.
+        (0..35).for_each(|n| steerer.handle_input(ms(0), Input::Packet(ack(n, 5), 0u32)));
+        (0..40).for_each(|n| steerer.handle_input(ms(0), Input::Packet(packet(n, Kind::Open, 60), 0)));
+        (steerer.backlog() > 50, steerer.tally().moved > 0)
+    };
+    assert_eq!(waits(Use::Primary, &Channel::ALL), (true, false));
+    assert_eq!([Use::Primary, Use::Backup].map(|uses| waits(uses, &[]).1), [true; 2]);
+}

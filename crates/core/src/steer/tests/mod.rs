@@ -71,6 +71,12 @@ fn nobody_is_told_to_stand_behind_what_has_long_come() {
         after(at, full(2));
     }
     assert_eq!(after(40_003, key_press), (Channel::Fast, None));
+    // What has only just been sent there is waited for, however many there were before.
+    after(40_004, full(1));
+    assert_eq!(
+        [40_005, 40_006].map(|at| after(at, key_press)),
+        [(Channel::Fat, Some(2)), (Channel::Fast, Some(40_004))]
+    );
 }
 
 #[test]
@@ -185,7 +191,7 @@ fn twenty_thousand_flows_need_little_room() {
         steerer.handle_timeout(ms(n));
         while steerer.poll_output().is_some() {}
     }
-    assert!(steerer.memory() < 60_000_000, "{}", steerer.memory());
+    assert!((1_000_000..60_000_000).contains(&steerer.memory()), "{}", steerer.memory());
 }
 
 #[test]
@@ -219,4 +225,99 @@ fn with_one_channel_left_data_that_would_come_too_late_is_dropped_and_what_opens
     assert_eq!(left(Kind::Open), (600, 0));
     let (names, dropped) = left(Kind::Dns);
     assert!((400..450).contains(&names) && names as u64 + dropped == 600, "{names} {dropped}");
+}
+
+#[test]
+fn what_is_known_of_a_channel_is_told() {
+    let mut settings = settings("value", Some(ProbeSettings::default()));
+    (settings.channels[0].loss, settings.channels[1].loss) = (Some(0.0), Some(0.25));
+    let mut steerer = Steerer::new(settings);
+    assert_eq!((steerer.loss(Channel::Fast), steerer.round_trip(Channel::Fat)), (0.25, None));
+    steerer.handle_timeout(ms(0));
+    assert_eq!(steerer.tally().probes, 2);
+    steerer.handle_input(ms(40), Input::Echo { channel: Channel::Fat, number: 1, come: None });
+    assert_eq!(
+        Channel::ALL.map(|channel| steerer.round_trip(channel)),
+        [Some(Duration::from_millis(40)), None],
+        "the fast one has not answered"
+    );
+    steerer.handle_input(ms(50), Input::Packet(packet(1, Kind::Open, 60), 0u32));
+    assert_eq!((steerer.tally().twice, steerer.tally().bytes(Channel::Fast)), (1, 60));
+    let keeps = |steerer: &Steerer<u32>| [Kind::Data, Kind::Ack].map(|kind| steerer.keeps(&packet(1, kind, 60)));
+    assert_eq!(keeps(&steerer), [true, false]);
+    // Without probes no channel is ever lost.
+    settings.probes = None;
+    assert_eq!(keeps(&Steerer::new(settings)), [false; 2]);
+}
+
+#[test]
+fn a_probe_and_the_echo_that_goes_with_it_take_their_time_of_a_channel() {
+    let mut settings = settings("value", Some(ProbeSettings::default()));
+    settings.channels[1].overhead = 40;
+    let mut steerer = Steerer::<u32>::new(settings);
+    steerer.handle_timeout(ms(0));
+    // Twice 52 bytes at 0.97 of 2 Mbit/s.
+    assert_eq!(steerer.outlet.channels[1].free_at().as_nanos() / 1_000, 428);
+}
+
+#[test]
+fn what_gains_little_is_hurried_only_where_hardly_anybody_waits_of_late() {
+    let mut settings = settings("value", None);
+    settings.channels[0].delay = Duration::from_millis(5);
+    let mut steerer = Steerer::new(settings);
+    let mut now = 0;
+    // Where the last of these goes that come one by one.
+    let mut one_by_one = |steerer: &mut Steerer<u32>, facts: &[Facts]| {
+        let mut went = None;
+        for facts in facts {
+            now += 50;
+            steerer.handle_timeout(ms(now));
+            sent(steerer);
+            steerer.handle_input(ms(now), Input::Packet(*facts, 0u32));
+            went = Some(sent(steerer)[0].0);
+        }
+        (now + 50, went.unwrap())
+    };
+    let call = |len| packet(1, Kind::Datagram, len);
+    // 2.5 ms sooner, less the 1.2 or 1.6 ms that they take, three quarters of which they cost everybody behind them.
+    assert_eq!(one_by_one(&mut steerer, &[call(300)]).1, Channel::Fast);
+    let (at, went) = one_by_one(&mut steerer, &[call(400)]);
+    assert_eq!(went, Channel::Fat);
+    for n in 0..30 {
+        steerer.handle_input(ms(at), Input::Packet(packet(n, Kind::Open, 60), 0));
+    }
+    assert!((3..20).contains(&steerer.backlog()), "{}", steerer.backlog());
+    while let Some(deadline) = steerer.poll_timeout() {
+        steerer.handle_timeout(deadline.at);
+    }
+    // They remember it for a while.
+    let rare = vec![packet(2, Kind::Open, 60); 60];
+    assert_eq!(one_by_one(&mut steerer, &[call(300)]).1, Channel::Fat);
+    assert_eq!(one_by_one(&mut steerer, &[&rare[..5], &[call(300)]].concat()).1, Channel::Fat);
+    assert_eq!(one_by_one(&mut steerer, &[&rare[..], &[call(300)]].concat()).1, Channel::Fast);
+}
+
+#[test]
+fn what_waits_of_a_flow_goes_before_what_is_large_but_for_acknowledgements() {
+    let mut steerer = Steerer::new(settings("value", None));
+    let mut give = |facts: Facts, number: u32| steerer.handle_input(ms(0), Input::Packet(facts, number));
+    // The first one keeps the channel from the others.
+    give(packet(9, Kind::Dns, 300), 0);
+    give(packet(1, Kind::Data, 300), 1);
+    give(packet(2, Kind::Data, 300), 2);
+    // What tells of a loss passes by, what is large does not.
+    give(Facts { sacks: true, ..ack(1, 7) }, 3);
+    give(packet(1, Kind::Data, 6_000), 4);
+    assert_eq!(sent(&mut steerer), [(Channel::Fast, 0), (Channel::Fat, 3), (Channel::Fat, 1), (Channel::Fat, 4)]);
+    assert_eq!((steerer.tally().moved, steerer.backlog()), (1, 1));
+    // What comes behind it over the fast channel says so.
+    steerer.handle_input(ms(40), Input::Packet(packet(1, Kind::Data, 300), 5));
+    let orders = std::iter::from_fn(|| steerer.poll_output()).filter_map(|output| match output {
+        Output::Send { channel, order, packet, .. } => Some((channel, order.after, packet)),
+        _ => None,
+    });
+    assert_eq!(orders.collect::<Vec<_>>(), [(Channel::Fast, None, 2)]);
+    steerer.handle_timeout(ms(50));
+    let last = steerer.poll_output();
+    assert!(matches!(last, Some(Output::Send { channel: Channel::Fast, order: Order { after: Some(3), .. }, .. })));
 }
