@@ -22,6 +22,7 @@ const THIN: usize = 120;
 const MOST_IN_FLIGHT: usize = 4;
 /// Longest payload with what was added, in bytes: safe on any path (RFC 9293's default MSS is 536).
 const LONGEST: usize = 536;
+const _: () = assert!((DEPTH + 1) * THIN <= LONGEST);
 /// Round trips are inflated from twice the shortest on, if that is 10 ms more: as in `realtime::state`.
 const INFLATED_FLOOR: Duration = super::state::QUEUED_FLOOR;
 /// Streams that are kept in mind; the one that was quiet longest makes room.
@@ -76,14 +77,11 @@ impl Thin {
         }
         let mut from = seq;
         if self.pieces.len() < MOST_IN_FLIGHT && !self.is_inflated() {
-            let mut length = payload.len();
             let mut count = 0;
             for piece in self.pieces.iter().rev().take(DEPTH) {
-                let follows = piece.seq.wrapping_add(piece.bytes.len() as u32) == from;
-                if !follows || length + piece.bytes.len() > LONGEST {
+                if piece.seq.wrapping_add(piece.bytes.len() as u32) != from {
                     break;
                 }
-                length += piece.bytes.len();
                 from = piece.seq;
                 count += 1;
             }
