@@ -387,3 +387,30 @@ fn a_record_out_of_a_store_takes_the_place_of_an_older_one_only() {
     });
     assert_eq!(windows, [400_000, 200_000]);
 }
+
+#[test]
+fn a_store_gives_back_what_it_was_given_and_bounds_are_of_use() {
+    let of =
+        |outcome, medium, loss| Record::first(at(9), &Sample { outcome, medium, loss, rtt: 50 * MS, ..sample(9_000) });
+    let clean = Record { found: false, ..of(Outcome::Clean, Medium::Wired, 0.25) };
+    // A round trip of a minute, of which an eighth of a second was waiting.
+    let minute = Duration::from_secs(60);
+    let rough = of(Outcome::Congested, Medium::Wireless, f32::NAN);
+    let rough = Record { found: true, rtt: minute, least: minute - 125 * MS, ..rough };
+    for record in [clean, rough] {
+        assert_eq!(Record::decode(&record.encode(), at(9)), Ok(record), "as late as it was written");
+    }
+    assert_eq!((clean.loss, rough.loss), (0.25, 0.0));
+    let mut bytes = clean.encode();
+    bytes[1] = 8;
+    assert_eq!(Record::decode(&bytes, at(9)), Err(Damaged::Number("flag")));
+}
+
+#[test]
+fn a_record_teaches_until_its_lifetime_is_over() {
+    let first = Record::first(at(0), &sample(400_000));
+    let samples = |second| first.learned(at(second), &sample(400_000), Duration::from_secs(3600)).samples;
+    assert_eq!([3600, 3601, 9000].map(samples), [2, 1, 1]);
+    let none = Prior::new([9; 16], []);
+    assert!((none.is_empty(), none.len()) == (true, 0) && (prior().is_empty(), prior().len()) == (false, 2));
+}

@@ -67,6 +67,9 @@ fn careful_resume_jumps_after_the_initial_window_and_the_average_at_once() {
     assert_eq!(windows("careful-resume")[..2], [24_000, 480_000], "half of it was sent, and slow start doubled that");
     assert_eq!(windows("careful-wireless"), windows("careful-resume"));
     assert_eq!(windows("history-average")[0], 960_000);
+    let mut average = sender("history-average", Some(480_000));
+    rounds(&mut average, Instant::from_millis(1), 1);
+    assert_eq!(average.poll_event().map(|event| event.saved_window), Some(480_000));
     assert_eq!(windows("default")[1], 48_000);
 }
 
@@ -187,10 +190,17 @@ fn a_window_grows_by_what_was_sent_after_a_loss_and_not_by_what_was_sent_before(
     };
     assert_eq!([now, now + 50 * MS].map(|sent| acknowledged(sent, 20)), [67_200; 2]);
     assert!(acknowledged(now + 51 * MS, 60) > 67_200);
-    // Nothing gets through: two packets, of the length that they have by then.
-    sender.set_packet(1_400);
-    sender.lost(now + 500 * MS, &Loss { sent: now + 200 * MS, bytes: 0, persistent: true });
-    assert_eq!(sender.window(), 2_800);
+}
+
+#[test]
+fn when_nothing_gets_through_two_packets_are_left_of_the_length_that_they_have_by_then() {
+    for controller in controller::ALL {
+        let mut sender = Sender::new(start::find("default").unwrap(), controller, &terms(None));
+        let (now, _) = rounds(&mut sender, Instant::from_millis(1), 3);
+        sender.set_packet(1_400);
+        sender.lost(now + 500 * MS, &Loss { sent: now + 200 * MS, bytes: 0, persistent: true });
+        assert_eq!(sender.window(), 2_800, "{controller:?}");
+    }
 }
 
 #[test]

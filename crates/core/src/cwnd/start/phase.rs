@@ -114,3 +114,14 @@ pub struct Event {
     /// … and the round-trip time.
     pub saved_rtt: Duration,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_draft() {
+        assert_eq!(format!("{:>13}", Phase::SafeRetreat), " safe_retreat");
+        assert_eq!(Trigger::EcnCe.name(), "ECN_CE");
+    }
+}

@@ -384,7 +384,7 @@ fn a_packet_that_no_frame_can_hold_is_refused_and_a_steerer_may_be_given() {
     assert_eq!(frames(&mut host, 1, &tcp(false, false, ACK, (1, 2), STAMPS, &vec![0; longest + 1])), []);
     assert_eq!(host.refused(), Refused { packets: 1, ..Refused::default() });
     let Settings { channels, .. } = settings(true);
-    let policy = policy::find("single-fat").unwrap();
+    let policy = policy::find("single-fast").unwrap();
     host.steer_by(Steerer::new(steerer::Settings { policy, uplink: true, full: 1_480, channels, probes: None }));
-    assert_eq!(frames(&mut host, 10, &tcp(false, false, ACK, (1, 2), STAMPS, b""))[0].0, Channel::Fat);
+    assert_eq!(frames(&mut host, 10, &tcp(false, false, ACK, (1, 2), STAMPS, b""))[0].0, Channel::Fast);
 }
