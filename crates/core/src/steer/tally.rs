@@ -37,7 +37,7 @@ pub struct Tally {
     pub dropped: u64,
     /// Packets refused because neither channel may be used.
     pub forbidden: u64,
-    /// Times that a channel was given up, and times that one came back.
+    /// Times that a channel was given up.
     pub lost_channels: u64,
     /// Probes sent.
     pub probes: u64,
