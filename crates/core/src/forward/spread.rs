@@ -231,7 +231,7 @@ mod tests {
     fn what_has_just_gone_counts_when_it_is_looked_how_fast_a_program_sends() {
         let (mut spread, start) = (Spread::default(), Instant::from_millis(1000));
         let mut pass = |at, times| (0..times).filter(|_| spread.pass(start + at, 1, ()).is_some()).count();
-        assert_eq!((pass(0 * MS, 1), pass(39 * MS / 10, 31)), (1, 31));
+        assert_eq!((pass(Duration::ZERO, 1), pass(39 * MS / 10, 31)), (1, 31));
         // 100 us later three of them have had their time.
         assert!((1..=5).contains(&pass(LOOK, 32)));
     }

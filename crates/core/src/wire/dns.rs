@@ -593,7 +593,7 @@ mod tests {
         // Pointers to what is behind the first 255 bytes have the upper half of the place in their first byte.
         bytes.resize(700, 0);
         for last in (700..).step_by(2).take(usize::from(MOST_HOPS) + 1) {
-            bytes.extend((0xc000 | last - 2u16).to_be_bytes());
+            bytes.extend((0xc000 | (last - 2u16)).to_be_bytes());
         }
         assert!(has_pointer_chain(&bytes));
         // What is no pointer leads nowhere.
