@@ -9,7 +9,7 @@ use headstart_core::connect::{LookupResult, QueryId};
 use headstart_core::wire::dns::{Answer, BadName, decode_answer, encode_query, encode_query_without_edns};
 use headstart_core::wire::record::RecordType;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -18,6 +18,8 @@ use std::sync::Arc;
 
 /// The longest UDP answer that is read; more than was announced (1232) marks itself as truncated by the kernel.
 const MAX_ANSWER: usize = 4096;
+/// Servers that are remembered to know no EDNS: more than a host has.
+const MAX_SERVERS: usize = 64;
 /// Messages read at a time, against a flood of forgeries; the rest waits until all other sources have been served.
 const AT_A_TIME: usize = 32;
 
@@ -30,7 +32,7 @@ struct Exchange {
     record: RecordType,
     server: SocketAddr,
     socket: OwnedFd,
-    /// The server has not understood EDNS.
+    /// The server does not understand EDNS.
     without_edns: bool,
     over_tcp: Option<Stream>,
     /// The answer, as it came.
@@ -58,6 +60,9 @@ struct Stream {
 pub struct Transport {
     open: BTreeMap<u64, Exchange>,
     next: u64,
+    /// Servers that understand questions without EDNS alone: each lookup would take a round trip more than the C library's, which asks
+    /// so.
+    without_edns: BTreeSet<SocketAddr>,
     /// Messages that were no answer to what was asked (malformed, forged, late).
     pub ignored: u64,
     /// What servers said, by query.
@@ -78,7 +83,8 @@ impl Transport {
     ) -> Result<(), SendError> {
         let socket = open(server, SocketType::DGRAM, &self.exit)?;
         let id = random_id();
-        let (without_edns, over_tcp, reply, late) = (false, None, Vec::new(), false);
+        let without_edns = self.without_edns.contains(&server);
+        let (over_tcp, reply, late) = (None, Vec::new(), false);
         let exchange = Exchange { query, id, name, record, server, socket, without_edns, over_tcp, reply, late };
         send(&exchange.socket, &exchange.message()?, SendFlags::NOSIGNAL).map_err(io::Error::from)?;
         poll.add(&exchange.socket, token(self.next), Interest::Read)?;
@@ -95,6 +101,10 @@ impl Transport {
             Some(_) => receive_stream(exchange, poll, token(n)),
         };
         let query = exchange.query;
+        let is_understood = matches!(&answer, Ok(Some(answer)) if *answer != Answer::NotUnderstood);
+        if exchange.without_edns && is_understood && self.without_edns.len() < MAX_SERVERS {
+            self.without_edns.insert(exchange.server);
+        }
         let result = match answer {
             Ok(None) => return None,
             Ok(Some(Answer::Truncated)) if exchange.over_tcp.is_none() => {
@@ -365,6 +375,27 @@ mod tests {
             server.send_to(&answer(&buf[..n], false), peer).unwrap();
         });
         assert_eq!((result, ignored), (found(), 0));
+    }
+
+    #[test]
+    fn a_server_that_knows_no_edns_is_asked_without_from_then_on() {
+        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (mut poll, mut transport) = (Poll::new().unwrap(), Transport::default());
+        let mut buf = [0u8; 512];
+        // With the first answer it says that it does not understand, with the second what it is asked.
+        for (n, understands) in [(0, [false, true].as_slice()), (1, &[true])] {
+            let asked = ("a.example".into(), RecordType::A);
+            transport.send(&poll, |n| n, QueryId(5), asked, server.local_addr().unwrap()).unwrap();
+            for understands in understands {
+                let (length, peer) = server.recv_from(&mut buf).unwrap();
+                assert_eq!(buf[11] == 0, *understands, "an additional record, at first");
+                let formerr = vec![buf[0], buf[1], 0x81, 0x81, 0, 0, 0, 0, 0, 0, 0, 0];
+                let reply = if *understands { answer(&buf[..length], false) } else { formerr };
+                server.send_to(&reply, peer).unwrap();
+                poll.wait(&Clock::new(), None, &mut Vec::new()).unwrap();
+                assert_eq!(transport.event(&poll, |n| n, n).is_some(), *understands);
+            }
+        }
     }
 
     #[test]
