@@ -8,13 +8,16 @@ use std::process::{Command, Output};
 const HEADSTART: &str = env!("CARGO_BIN_EXE_headstart");
 const LAB: &str = env!("CARGO_BIN_EXE_headstart-lab");
 
+/// Copies a program. Not written by this process: what another test starts meanwhile would have it open for writing, and it could not be run.
+fn install(from: &Path, to: &Path) {
+    assert!(Command::new("install").args(["-m", "755"]).args([from, to]).status().unwrap().success());
+}
+
 /// `headstart` alone in a folder of its own, with what is in `path` on the PATH, not started by cargo.
 fn alone(folder: &Path, path: &Path, words: &[&str]) -> Output {
     let copy = folder.join("headstart");
     if !copy.exists() {
-        // Not written by this process: what another test starts meanwhile would have it open for writing, and it could not be run.
-        let copied = Command::new("cp").arg(HEADSTART).arg(&copy).status().unwrap();
-        assert!(copied.success());
+        install(HEADSTART.as_ref(), &copy);
     }
     let mut command = Command::new(copy);
     command.args(words).env("PATH", path).env_remove("CARGO").output().unwrap()
@@ -68,19 +71,18 @@ fn headstart_lab_needs_not_be_told_that_it_is_the_lab() {
 
 #[test]
 fn a_lab_that_cargo_run_has_left_out_is_built_by_that_cargo() {
-    use std::os::unix::fs::PermissionsExt as _;
     let (target, empty) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let folder = target.path().join("debug");
     std::fs::create_dir(&folder).unwrap();
-    std::fs::copy(HEADSTART, folder.join("headstart")).unwrap();
+    install(HEADSTART.as_ref(), &folder.join("headstart"));
     // A cargo that notes what it is asked for, and has it.
     let cargo = empty.path().join("cargo");
     let script = format!(
         "#!/bin/sh\necho \"$@\"\necho \"$@\" > {0}/asked\necho \"${{CARGO_PKG_NAME-}}${{CARGO_MANIFEST_DIR-}}\" > {0}/package\n/bin/ln -s {LAB} {0}/headstart-lab\n",
         folder.display()
     );
-    std::fs::write(&cargo, script).unwrap();
-    std::fs::set_permissions(&cargo, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(empty.path().join("script"), script).unwrap();
+    install(&empty.path().join("script"), &cargo);
     let run = |package: &str| {
         let mut command = Command::new(folder.join("headstart"));
         command.args(["lab", "list", "--json"]).env("PATH", empty.path()).env("CARGO", &cargo);

@@ -46,7 +46,8 @@ fn what_is_more_than_plain_is_done_by_the_whole_command() {
 fn without_the_whole_command_beside_it_programs_run_all_the_same() {
     let scratch = Scratch::new();
     let moved = scratch.path("moved");
-    fs::copy(SMALL, &moved).unwrap();
+    // By another process: what a test beside this one starts meanwhile would have the copy open for writing, and it could not be run.
+    assert!(Command::new("cp").arg(SMALL).arg(&moved).status().unwrap().success());
     let help = small(&scratch, &moved, &["--help"]);
     let expected = format!("cannot start {}", moved.with_file_name("headstart").display());
     assert!(help.code == Some(1) && help.err.contains(&expected), "{help:?}");
