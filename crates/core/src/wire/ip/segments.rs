@@ -265,6 +265,8 @@ impl Join {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::ip::tcp::{self, Segment};
+    use crate::wire::ip::{self, Header};
     use proptest::prelude::*;
 
     /// A super-packet with twelve bytes of options and a payload that counts; its checksum is not made.
@@ -380,6 +382,98 @@ mod tests {
         let packet = super_packet(true, 100);
         assert!(Cut::plan(&packet, 0).is_none() && Cut::plan(&packet[..52], 100).is_none());
         assert!((0..52).all(|len| Cut::plan(&packet[..len], 100).is_none()));
+    }
+
+    /// What a program that sends a counting payload, `sequence` being the number of its first byte, puts on the wire.
+    fn segment(v4: bool, sequence: u32, flags: Flags, payload: usize) -> Vec<u8> {
+        let (from, to) = if v4 { ("198.18.0.2", "198.19.0.1") } else { ("2001:db8::2", "2001:db8::1") };
+        let header = Header {
+            source: from.parse().unwrap(),
+            destination: to.parse().unwrap(),
+            protocol: TCP,
+            traffic_class: 0,
+            hop_limit: 64,
+            whole: true,
+            fragment: None,
+        };
+        let (source, destination, acknowledged, window) = (4000, 80, 9, 256);
+        let segment = Segment { source, destination, sequence, acknowledged, flags, window, ..Segment::default() };
+        tcp::packet(&header, &segment, &counting(payload))
+    }
+
+    fn counting(payload: usize) -> Vec<u8> {
+        (0..payload).map(|n| (n + n / 256) as u8).collect()
+    }
+
+    #[test]
+    fn each_segment_is_a_packet_by_itself_with_its_part_of_the_data_and_of_the_flags() {
+        let (inner, last) = (Flags::ACK, Flags::ACK | Flags::PSH | Flags::FIN);
+        let first = inner | Flags::CWR;
+        for v4 in [true, false] {
+            // All bytes of its number are different.
+            let segments = cut(&segment(v4, 0x0102_0304, last | first, 3_000), 1_400);
+            for (n, flags) in [first, inner, last].into_iter().enumerate() {
+                assert!(ip::is_sound(&segments[n]), "its checksum is right");
+                let (read, data) = tcp::parse(ip::parse(&segments[n]).unwrap().1).unwrap();
+                assert_eq!((read.sequence, read.flags), (0x0102_0304 + 1_400 * n as u32, flags));
+                assert_eq!(data, &counting(3_000)[1_400 * n..3_000.min(1_400 * (n + 1))]);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_tcp_or_a_fragment_is_not_cut() {
+        let packet = segment(true, 0, Flags::ACK, 100);
+        assert!(Cut::plan(&packet, 50).is_some());
+        for (at, byte) in [(9, 17), (6, 0x20), (7, 1), (0, 0x44)] {
+            let mut other = packet.clone();
+            other[at] = byte;
+            assert!(Cut::plan(&other, 50).is_none(), "{byte} at {at}");
+        }
+    }
+
+    #[test]
+    fn what_differs_in_its_header_is_not_joined() {
+        for v4 in [true, false] {
+            let alone = segment(v4, 100, Flags::ACK, 0);
+            assert!(Join::begin(alone).is_err(), "an acknowledgement has nothing to join");
+            let mut begun = Join::begin(segment(v4, 100, Flags::ACK, 1_000)).unwrap();
+            let next = segment(v4, 1_100, Flags::ACK, 1_000);
+            // Its source; its traffic class, whether it may be cut or its flow label, and its hop limit.
+            let (other, apart) = if v4 { (15, [1, 6, 8]) } else { (23, [1, 3, 7]) };
+            for (at, is) in [(other, Next::Other)].into_iter().chain(apart.map(|at| (at, Next::Apart))) {
+                let mut changed = next.clone();
+                changed[at] ^= 0x40;
+                assert_eq!(begun.join(&changed), is, "byte {at}");
+            }
+            assert_eq!(begun.join(&next), Next::Joined);
+        }
+    }
+
+    #[test]
+    fn what_is_short_or_pushes_is_the_last_and_none_is_longer_than_the_first() {
+        for (last, flags) in [(500, Flags::ACK), (1_000, Flags::ACK | Flags::PSH)] {
+            let mut begun = Join::begin(segment(true, 0, Flags::ACK, 1_000)).unwrap();
+            assert_eq!(begun.join(&segment(true, 1_000, Flags::ACK, 1_001)), Next::Apart);
+            assert_eq!(begun.join(&segment(true, 1_000, Flags::ACK, 1_000)), Next::Joined);
+            assert_eq!(begun.join(&segment(true, 2_000, flags, last)), Next::Joined);
+            assert_eq!(begun.join(&segment(true, 2_000 + last as u32, Flags::ACK, 400)), Next::Apart);
+            let (mut packet, shape) = begun.end();
+            assert_eq!(shape, Some(Super { v4: true, start: 20, headers: 40, size: 1_000 }));
+            finish(&mut packet, 20, CHECKSUM);
+            assert!(ip::is_sound(&packet));
+            let (read, data) = tcp::parse(ip::parse(&packet).unwrap().1).unwrap();
+            assert_eq!((read.flags, data.len()), (flags, 2_000 + last), "it pushes if one of them does");
+        }
+    }
+
+    #[test]
+    fn no_more_are_joined_than_the_length_of_a_packet_can_say() {
+        for v4 in [true, false] {
+            let mut begun = Join::begin(segment(v4, 0, Flags::ACK, 1_460)).unwrap();
+            let mut more = (1..100).map(|n| begun.join(&segment(v4, 1_460 * n, Flags::ACK, 1_460)));
+            assert_eq!(more.position(|next| next == Next::Apart), Some(43), "44 are 64 240 bytes");
+        }
     }
 
     proptest! {

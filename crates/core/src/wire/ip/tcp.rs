@@ -283,6 +283,33 @@ mod tests {
     }
 
     #[test]
+    fn what_is_behind_the_end_of_the_options_is_none_and_no_segment_is_of_no_bytes() {
+        let read = |options: &[u8]| {
+            let mut bytes = vec![0; HEADER];
+            Segment { flags: Flags::SYN, ..Segment::default() }.write(&mut bytes);
+            bytes[12] = ((HEADER + options.len()) as u8 / 4) << 4;
+            parse(&[&bytes[..], options].concat()).unwrap().0.mss
+        };
+        assert_eq!(read(&[0, 4, 0, 0, 2, 4, 5, 180]), None);
+        assert_eq!(read(&[1, 1, 1, 1, 2, 4, 5, 180]), Some(1460));
+        assert_eq!(read(&[2, 4, 0, 0]), None);
+    }
+
+    #[test]
+    fn no_option_is_written_over_another() {
+        let segment = Segment { scale: Some(2), ranges: [Some((1000, 2000)), None, None], ..Segment::default() };
+        let mut bytes = vec![0; segment.len()];
+        segment.write(&mut bytes);
+        let options = [&[1, 3, 3, 2, 1, 1, 5, 10][..], &1000u32.to_be_bytes(), &2000u32.to_be_bytes()].concat();
+        assert_eq!((&bytes[HEADER..], segment.is_empty()), (&options[..], false));
+    }
+
+    #[test]
+    fn a_flag_that_is_set_twice_is_set() {
+        assert_eq!((Flags::SYN | Flags::ACK) | Flags::ACK, Flags::SYN | Flags::ACK);
+    }
+
+    #[test]
     fn numbers_are_in_a_circle() {
         assert!(before(u32::MAX, 3) && !before(3, u32::MAX) && !before(5, 5));
     }
