@@ -73,3 +73,62 @@ fn a_window_that_never_was_larger_takes_half_of_it() {
         assert_eq!(rig.forwarder.room(rig.now, flow) > 0, takes, "{window} bytes");
     }
 }
+
+/// RFC 5681, section 2: a duplicate acknowledgement has no data, no FIN, and the window of the one before.
+#[test]
+fn what_brings_data_an_end_or_another_window_is_no_sign_of_a_loss() {
+    let mut rig = Rig::open();
+    let first = rig.first();
+    rig.peer(b"one");
+    rig.packets.clear();
+    (0..4).for_each(|n| rig.app(Flags::ACK, 1 + n, first, b"x"));
+    for window in [900, 800, 700, 600] {
+        let said = Segment { window, ..rig.segment(Flags::ACK, 5, first) };
+        rig.tell(&said, b"");
+    }
+    let same = Segment { window: 600, ..rig.segment(Flags::ACK, 5, first) };
+    rig.tell(&same, b"");
+    rig.tell(&same, b"");
+    let end = Segment { flags: Flags::ACK | Flags::FIN, ..same };
+    rig.tell(&end, b"");
+    assert!(rig.segments().iter().all(|(_, data)| data.is_empty()));
+    assert_eq!(rig.forwarder.open()[0].local_retransmissions, 0);
+}
+
+#[test]
+fn a_closed_window_is_asked_about_only_where_there_is_something_to_send() {
+    let mut rig = Rig::open();
+    let closed = Segment { window: 0, ..rig.segment(Flags::ACK, 1, rig.first()) };
+    rig.tell(&closed, b"");
+    rig.pass(Duration::from_secs(10));
+    assert!(rig.segments().is_empty(), "the peer has said nothing");
+    assert_eq!(rig.forwarder.poll_timeout(), None);
+}
+
+#[test]
+fn a_window_that_is_full_is_not_asked_about_while_its_data_is_sent_again() {
+    let mut rig = Rig::open();
+    let (first, flow) = (rig.first(), rig.flow.unwrap());
+    let data = text(1000 << 7);
+    let room = rig.forwarder.room(rig.now, flow);
+    rig.peer(&data[..room]);
+    rig.peer(&data[room..]);
+    assert_eq!(rig.forwarder.room(rig.now, flow), 0);
+    rig.packets.clear();
+    rig.pass(Duration::from_millis(1300));
+    let again = rig.segments();
+    assert!(again.len() >= 2 && again.iter().all(|(segment, data)| !data.is_empty() && segment.sequence == first));
+}
+
+#[test]
+fn what_is_never_acknowledged_is_sent_again_twelve_times_and_then_the_program_is_gone() {
+    let mut rig = Rig::open();
+    rig.peer(b"hello");
+    rig.packets.clear();
+    rig.pass(Duration::from_secs(341));
+    assert_eq!((rig.segments().len(), rig.did_close()), (12, None));
+    rig.pass(Duration::from_secs(2));
+    let last = rig.segments();
+    assert_eq!((last.len(), rig.did_close()), (1, Some(true)));
+    assert!(last[0].0.flags.has(Flags::RST));
+}
