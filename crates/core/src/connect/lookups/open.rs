@@ -193,3 +193,98 @@ impl Open {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connect::QueryId;
+    use crate::connect::lookups::{Due, Lookups};
+    use crate::time::Duration;
+    use crate::wire::record::RecordType;
+
+    const NONE: LookupResult = LookupResult::NoData(Duration::from_secs(60));
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    /// A question that the first of so many servers is asked at 0.
+    fn ask(servers: u32) -> (Lookups, QueryId) {
+        let mut lookups = Lookups::default();
+        lookups.servers.are(servers);
+        let question = Question { app: "go".into(), name: "a.example".into(), record: RecordType::A };
+        let (id, _) = lookups.ask(at(0), 0, &question, 0);
+        lookups.sent(at(0), id, 0);
+        (lookups, id)
+    }
+
+    /// Servers say no, one after the other.
+    fn noes(said: &[LookupResult]) -> Open {
+        let (mut lookups, id) = ask(said.len() as u32);
+        for (n, no) in (0..).zip(said) {
+            lookups.sent(at(10), id, n);
+            lookups.replied(at(20), id, n);
+            lookups.note_denial(id, no);
+        }
+        lookups.close(at(20), id).unwrap()
+    }
+
+    #[test]
+    fn what_each_server_has_made_of_it_is_told_apart() {
+        let (mut lookups, id) = ask(5);
+        assert_eq!(lookups.get_mut(id).unwrap().replied(), None);
+        // Server 0 is silent, 1 answers, 2 only when it is asked again, and 3 refuses; 4 is not asked.
+        (1..4).for_each(|server| lookups.sent(at(10), id, server));
+        [1, 3].into_iter().for_each(|server| lookups.replied(at(20), id, server));
+        lookups.note_denial(id, &LookupResult::Refused);
+        lookups.sent(at(700), id, 2);
+        lookups.replied(at(710), id, 2);
+        let open = lookups.get_mut(id).unwrap();
+        assert_eq!([0, 1, 2, 3, 4].map(|n| open.was_answered_at_once(n)), [false, true, false, false, false]);
+        assert_eq!([0, 1, 2, 3, 4].map(|n| open.times(n)), [1, 1, 2, 1, 0]);
+        assert_eq!(open.heard(), [(1, false), (2, false), (3, true)]);
+        assert_eq!(open.replied(), Some(2));
+    }
+
+    #[test]
+    fn what_one_server_denies_holds_before_what_others_refuse() {
+        for said in [[LookupResult::Refused, NONE], [NONE, LookupResult::Refused]] {
+            assert_eq!(noes(&said).no(), Some(NONE));
+        }
+        assert_eq!(noes(&[LookupResult::Refused]).no(), Some(LookupResult::Refused));
+    }
+
+    #[test]
+    fn a_server_that_is_asked_anew_has_not_refused_and_what_it_denied_stands() {
+        let mut open = noes(&[LookupResult::Refused, NONE, LookupResult::Refused]);
+        open.is_anew(0);
+        assert_eq!([0, 1, 2].map(|n| open.has_denied(n)), [false, true, true]);
+        open.is_anew(1);
+        assert_eq!([0, 1, 2].map(|n| open.has_denied(n)), [false, true, true]);
+    }
+
+    #[test]
+    fn a_program_that_was_told_what_a_server_said_is_heard_there_at_once() {
+        let (mut lookups, id) = ask(3);
+        let open = lookups.get_mut(id).unwrap();
+        // Servers are counted on from that which was asked first, so that 5 of 3 is number 2.
+        assert!(open.is_asked_of(at(0), 0) && open.is_asked_of(at(0), 5));
+        assert!(!open.is_asked_of(at(1), 0) && !open.is_asked_of(at(1), 5));
+        open.was_passed_on(2, 3);
+        assert!(!open.is_asked_of(at(2), 0) && open.is_asked_of(at(2), 5));
+    }
+
+    #[test]
+    fn a_question_is_silent_after_its_third_repetition_and_settled_by_a_denial() {
+        let (mut lookups, id) = ask(1);
+        for (ms, is_silent) in [(1000, false), (3000, false), (5000, true)] {
+            assert!(!lookups.get_mut(id).unwrap().was_silent());
+            assert_eq!(lookups.due(at(ms)), Some(Due::Retry(id)));
+            assert_eq!(lookups.get_mut(id).unwrap().was_silent(), is_silent);
+        }
+        let open = lookups.get_mut(id).unwrap();
+        assert!(!open.is_settled());
+        open.was_denied();
+        assert!(open.is_settled());
+    }
+}

@@ -304,3 +304,200 @@ fn to_explore(view: &View<'_>) -> Option<IpAddr> {
     };
     of_other.min_by_key(longest_ago).or_else(of_same).copied()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connect::race::Attempt;
+    use crate::connect::{AttemptId, Want};
+    use crate::path::{Network, Outcome};
+
+    fn v4(n: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, n])
+    }
+    fn v6(n: u16) -> IpAddr {
+        IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, n])
+    }
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+    fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    /// What is known to a race, a second after the beginning.
+    struct Known {
+        path: Network,
+        v4: Lookup,
+        v6: Lookup,
+        attempts: Vec<Attempt>,
+        remembered: Vec<IpAddr>,
+        may_connect: bool,
+        explore: bool,
+    }
+
+    impl Known {
+        /// A name with these addresses, known since 10 ms.
+        fn new(v6: &[IpAddr], v4: &[IpAddr]) -> Self {
+            Self {
+                path: Network::default(),
+                v4: Lookup::Addresses(at(990), v4.to_vec()),
+                v6: Lookup::Addresses(at(990), v6.to_vec()),
+                attempts: Vec::new(),
+                remembered: Vec::new(),
+                may_connect: true,
+                explore: false,
+            }
+        }
+
+        fn measured(mut self, addr: IpAddr, rtt: u64) -> Self {
+            self.path.record(at(0), addr, Outcome::Connected(ms(rtt)));
+            self
+        }
+
+        fn failed(mut self, addr: IpAddr) -> Self {
+            self.path.record(at(0), addr, Outcome::Failed);
+            self
+        }
+
+        fn tried(mut self, addr: IpAddr, state: State, exploring: bool) -> Self {
+            let (id, domain) = (AttemptId(self.attempts.len() as u64), Family::of(addr));
+            self.attempts.push(Attempt { id, addr, domain, started: at(995), state, exploring, given: false });
+            self
+        }
+
+        fn see<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
+            look(&View {
+                now: at(1000),
+                want: Want::Both,
+                v4: &self.v4,
+                v6: &self.v6,
+                https: &Lookup::Without(at(990)),
+                positive: Some(at(990)),
+                answered: false,
+                may_connect: self.may_connect,
+                done: false,
+                attempts: &self.attempts,
+                usable: &|_| true,
+                fits: &|_| true,
+                serves: &|_| true,
+                just_failed: &[],
+                path: &self.path,
+                remembered: &self.remembered,
+                explore: self.explore,
+                comes_again: false,
+                waits: false,
+                may_spend: false,
+                faster: None,
+            })
+        }
+
+        /// In what order a program gets these.
+        fn order<const N: usize>(&self, mut list: [IpAddr; N]) -> Vec<IpAddr> {
+            let mut all = list.to_vec();
+            self.see(|view| Adaptive.order(view, &mut all));
+            list.sort();
+            let mut sorted = all.clone();
+            sorted.sort();
+            assert_eq!(list[..], sorted, "the same addresses");
+            all
+        }
+
+        /// In what order a race tries these.
+        fn arrange(&self, list: &[IpAddr]) -> Vec<IpAddr> {
+            let mut list = list.to_vec();
+            self.see(|view| arrange(view, &mut list, None));
+            list
+        }
+    }
+
+    #[test]
+    fn the_order_of_addresses_of_which_nothing_is_known_stays() {
+        let known = Known::new(&[v6(1)], &[v4(1)]);
+        assert_eq!(known.order([v4(1), v6(1)]), [v4(1), v6(1)]);
+    }
+
+    #[test]
+    fn what_has_failed_comes_behind_all_that_works_and_not_in_its_familys_turn() {
+        let known = Known::new(&[v6(1), v6(2), v6(3)], &[v4(1)]);
+        let known = known.measured(v6(1), 10).measured(v6(2), 20).measured(v6(3), 30).failed(v4(1));
+        assert_eq!(known.order([v4(1), v6(3), v6(2), v6(1)]), [v6(1), v6(2), v6(3), v4(1)]);
+    }
+
+    #[test]
+    fn what_was_measured_comes_before_a_guess_by_the_hosts_of_another_name() {
+        let known = Known::new(&[v6(9)], &[v4(1), v4(2)]).measured(v6(50), 20).measured(v4(1), 40);
+        // It was near, and is gone.
+        let known = known.measured(v4(2), 10).failed(v4(2));
+        assert_eq!(known.order([v6(9), v4(2), v4(1)]), [v4(1), v6(9), v4(2)]);
+    }
+
+    #[test]
+    fn ipv6_comes_first_where_nothing_is_known_unless_it_has_failed_for_the_name() {
+        let known = Known::new(&[v6(1)], &[v4(1), v4(2)]).failed(v4(2));
+        assert_eq!(known.arrange(&[v4(1), v6(1), v4(2)]), [v6(1), v4(1), v4(2)]);
+        let known = Known::new(&[v6(1), v6(2)], &[v4(1)]).failed(v6(2));
+        assert_eq!(known.arrange(&[v4(1), v6(1), v6(2)]), [v4(1), v6(1), v6(2)]);
+    }
+
+    #[test]
+    fn a_family_has_had_its_turns_by_attempts_that_race_and_were_not_refused() {
+        let known = || Known::new(&[v6(1), v6(2)], &[v4(1)]).tried(v6(1), State::InFlight, false);
+        let twice = |known: Known| known.see(twice);
+        assert_eq!(twice(known()), None);
+        assert_eq!(twice(known().tried(v6(2), State::InFlight, false)), Some(Family::V6));
+        assert_eq!(twice(known().tried(v6(2), State::InFlight, true)), None);
+        assert_eq!(twice(known().tried(v6(2), State::Failed(super::super::ECONNREFUSED), false)), None);
+    }
+
+    #[test]
+    fn without_a_port_one_family_is_told_at_once_only_if_it_is_known_and_the_other_slow() {
+        let known = |lookup, rtt: Option<u64>| {
+            let mut known = Known::new(&[v6(1)], &[]);
+            (known.v4, known.may_connect) = (Lookup::Asked(at(985)), false);
+            known.path.family_mut(Family::V4).looked_up(Some(ms(lookup)));
+            rtt.into_iter().fold(known, |known, rtt| known.measured(v6(1), rtt)).see(|view| Adaptive.next(view))
+        };
+        assert_eq!(known(200, Some(20)), Next::Answer);
+        assert_eq!(known(20, Some(20)), Next::Wait(Some((at(990) + RESOLUTION_DELAY, "resolution delay"))));
+        assert_eq!(known(200, None), Next::Wait(None), "it may lead nowhere");
+        assert_eq!(known(200, Some(300)), Next::Wait(None), "programs may give it up");
+    }
+
+    #[test]
+    fn the_other_family_is_waited_for_as_long_as_it_can_still_win() {
+        let known = |here| {
+            let mut known = Known::new(&[], &[v4(1)]).measured(v4(1), here).measured(v4(2), 5).measured(v6(1), 20);
+            known.v6 = Lookup::Asked(at(990));
+            known.remembered = vec![v6(1), v4(1), v4(2)];
+            known.path.family_mut(Family::V6).looked_up(Some(ms(30)));
+            known
+        };
+        let wait = |known: Known| known.see(|view| worth_waiting(view, Family::V4, at(990)));
+        assert_eq!(wait(known(100)), Some(at(1080)), "it leads by 80 ms");
+        assert_eq!(wait(known(30)), None, "its answer takes 20 ms more, and it leads by 10");
+        assert_eq!(wait(known(100).failed(v6(1))), None, "it had nothing that works");
+    }
+
+    #[test]
+    fn an_address_that_was_never_measured_promises_more_where_its_family_is_nearer() {
+        let known = || Known::new(&[v6(1)], &[v4(1)]).measured(v4(1), 100);
+        let promises = |known: Known| known.see(|view| promises_more(view, v4(1), Family::V6));
+        assert!(promises(known().measured(v6(50), 20)));
+        assert!(!promises(known().measured(v6(50), 200)), "it is farther");
+        assert!(!promises(known().measured(v6(1), 20)), "it was measured");
+        assert!(!promises(known().measured(v6(50), 20).failed(v6(1))), "it fails");
+    }
+
+    #[test]
+    fn a_draw_explores_the_same_family_where_the_other_cannot_be_had() {
+        let explored = |is_there| {
+            let mut known = Known::new(&[], &[v4(1), v4(2)]).tried(v4(1), State::InFlight, false);
+            (known.v6, known.explore) = (Lookup::Asked(at(990)), true);
+            known.path.family_mut(Family::V6).has_route = is_there;
+            known.see(to_explore)
+        };
+        assert_eq!(explored(false), Some(v4(2)));
+        assert_eq!(explored(true), None, "its answer may come");
+    }
+}
