@@ -94,6 +94,89 @@ fn a_host_that_wastes_more_than_half_rests_for_an_hour() {
     assert_eq!(pool.wanted(at(3), &host(1), &habit(), 1.0), Ok(1));
 }
 
+/// Opens one to the first host, to learn, and lets it end after so many seconds.
+fn probe(pool: &mut Pool, seconds: u64, end: End) {
+    pool.opened(at(0), 0, host(0), terms(443, &Port { idle: Duration::ZERO, ..habit() }));
+    pool.ready(0, at(0));
+    pool.ended(0, at(seconds), end).unwrap();
+}
+
+fn rests(pool: &Pool, now: u64, n: usize) -> bool {
+    pool.wanted(at(now), &host(n), &habit(), 1.0) == Err(PoolMiss::Resting)
+}
+
+#[test]
+fn a_host_may_waste_half_of_the_last_sixteen() {
+    let mut pool = Pool::new(16);
+    for _ in 0..8 {
+        play(&mut pool, 0..1, End::Taken);
+        play(&mut pool, 0..1, End::Expired);
+    }
+    assert!(!rests(&pool, 3, 0));
+    // Now one that was taken is not among the last any more.
+    play(&mut pool, 0..1, End::Expired);
+    assert!(rests(&pool, 3, 0));
+}
+
+#[test]
+fn less_than_three_of_ten_may_be_wasted_over_all() {
+    let mut pool = Pool::new(32);
+    play(&mut pool, 0..45, End::Taken);
+    play(&mut pool, 45..64, End::Expired);
+    assert_eq!(pool.budget, 32);
+}
+
+#[test]
+fn what_was_opened_to_learn_or_dropped_is_not_wasted() {
+    let mut pool = Pool::new(16);
+    (0..16).for_each(|_| probe(&mut pool, 1, End::Expired));
+    play(&mut pool, 0..1, End::Taken);
+    (0..16).for_each(|_| play(&mut pool, 0..1, End::Dropped));
+    assert!(!rests(&pool, 3, 0));
+}
+
+#[test]
+fn a_server_that_closes_three_in_a_row_too_soon_rests() {
+    let soon = (1, End::Closed);
+    for (ends, expected) in [
+        (vec![soon; 3], true),
+        (vec![soon, soon, (10, End::Closed), soon, soon], false),
+        (vec![soon, soon, (10, End::Expired), soon, soon], false),
+        // That it was not closed in one second says nothing.
+        (vec![soon, soon, (1, End::Expired), soon], true),
+    ] {
+        let mut pool = Pool::new(16);
+        ends.iter().for_each(|(seconds, end)| probe(&mut pool, *seconds, *end));
+        assert_eq!(rests(&pool, 20, 0), expected, "{ends:?}");
+    }
+}
+
+#[test]
+fn two_that_are_too_old_are_kept_beside_one_that_is_not() {
+    let mut pool = Pool::new(16);
+    let short = Terms { fresh: Some(secs(1)), keep: PROBE, learning: false };
+    for n in 0..3 {
+        assert!(pool.has_room(at(5), &host(0), 1, short), "{n} are kept");
+        pool.opened(at(0), n, host(0), short);
+        pool.ready(n, at(0));
+    }
+    assert!(!pool.has_room(at(5), &host(0), 1, short));
+}
+
+#[test]
+fn the_host_that_was_used_longest_ago_is_forgotten_for_a_new_one() {
+    let mut pool = Pool::new(16);
+    let bar = |pool: &mut Pool, n: usize, now: u64| {
+        pool.opened(at(now), 0, host(n), terms(443, &habit()));
+        pool.ended(0, at(now), End::Barred).unwrap();
+    };
+    (0..MAX_HOSTS).for_each(|n| bar(&mut pool, n, (n as u64).min(1)));
+    bar(&mut pool, 1, 2);
+    assert!(rests(&pool, 3, 0) && rests(&pool, 3, 1), "that one was known");
+    bar(&mut pool, MAX_HOSTS, 3);
+    assert!(!rests(&pool, 3, 0) && rests(&pool, 3, 1) && rests(&pool, 3, MAX_HOSTS));
+}
+
 #[test]
 fn a_host_to_which_nothing_may_be_opened_is_left_alone() {
     let mut pool = Pool::new(16);
