@@ -310,4 +310,84 @@ mod tests {
             prop_assert!(got.iter().all(|(at, byte)| stream[*at] == *byte));
         }
     }
+
+    /// Whether all 16-bit words of `parts` add up to none, as RFC 1071 has it.
+    fn adds_up(parts: &[&[u8]]) -> bool {
+        let mut bytes = parts.concat();
+        bytes.resize(bytes.len().next_multiple_of(2), 0);
+        bytes.chunks(2).map(|word| u64::from(word[0]) << 8 | u64::from(word[1])).sum::<u64>() % 0xffff == 0
+    }
+
+    fn assert_adds_up(p: &[u8]) {
+        let tcp = Segment::parse(p).unwrap().tcp;
+        let v4 = p[0] >> 4 == 4;
+        assert!(!v4 || adds_up(&[&p[..tcp]]), "the header of IPv4");
+        let addresses = if v4 { 12..20 } else { 8..40 };
+        let length = ((p.len() - tcp) as u16).to_be_bytes();
+        assert!(adds_up(&[&p[addresses], &[0, TCP], &length, &p[tcp..]]), "TCP, with an IPv4 header: {v4}");
+    }
+
+    /// The same packet with four bytes of options in its header of IPv4.
+    fn with_ip_options(p: &[u8]) -> Vec<u8> {
+        let mut p = p.to_vec();
+        p.splice(20..20, [1, 1, 1, 0]);
+        p[0] = 0x46;
+        let length = p.len() as u16;
+        p[2..4].copy_from_slice(&length.to_be_bytes());
+        checksums(&mut p, 24);
+        p
+    }
+
+    #[test]
+    fn what_is_bundled_adds_up_for_the_receiver_in_both_families_and_behind_options_of_ip() {
+        let plain: fn(&[u8]) -> Vec<u8> = <[u8]>::to_vec;
+        for (v6, dress) in [(false, plain), (true, plain), (false, with_ip_options)] {
+            let mut bundler = Bundler::new();
+            let mut seq = 0x0102_0304;
+            for (k, payload) in [b"first".as_slice(), b"second", b"a third"].into_iter().enumerate() {
+                let mut p = dress(&packet(v6, false, seq, 1, payload));
+                assert_adds_up(&p);
+                assert_eq!(bundler.outgoing(Instant::from_millis(30 * k as u64), &mut p, 1500), k > 0);
+                assert_adds_up(&p);
+                let segment = Segment::parse(&p).unwrap();
+                assert_eq!(segment.seq, 0x0102_0304);
+                assert!(p[segment.payload].ends_with(payload));
+                seq += payload.len() as u32;
+            }
+        }
+    }
+
+    #[test]
+    fn a_segment_says_from_where_to_where_it_goes_and_needs_no_options() {
+        let mut p = packet(false, true, 0x0102_0304, 0x0506_0708, b"x");
+        p.drain(40..52);
+        (p[3], p[32]) = (41, 0x50);
+        p[12..16].copy_from_slice(&[10, 20, 30, 40]);
+        let segment = Segment::parse(&p).unwrap();
+        let address = |text: &str, port| (text.parse::<IpAddr>().unwrap(), port);
+        assert_eq!(segment.flow, Flow { from: address("10.20.30.40", 2000), to: address("10.0.0.1", 1000) });
+        assert_eq!((segment.seq, segment.ack, segment.payload), (0x0102_0304, Some(0x0506_0708), 40..41));
+    }
+
+    #[test]
+    fn a_signature_is_found_behind_other_options_and_not_behind_their_end() {
+        let stamps = [8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
+        assert!(is_signed(&[&stamps[..], &[1, 19, 18]].concat()) && is_signed(&[2, 4, 5, 180, 29, 16]));
+        for options in [&stamps[..], &[], &[0, 2, 19, 18], &[8, 0, 19, 18], &[8, 10, 19, 18], &[8, 1, 19, 18]] {
+            assert!(!is_signed(options), "{options:?}");
+        }
+    }
+
+    #[test]
+    fn what_opens_closes_or_resets_a_stream_goes_as_it_is_and_ends_what_is_kept_of_it() {
+        for flag in [Flags::SYN, Flags::FIN, Flags::RST] {
+            let mut bundler = Bundler::new();
+            assert!(!bundler.outgoing(Instant::ZERO, &mut packet(false, false, 0, 1, b"first"), 1500));
+            let mut p = packet(false, false, 5, 1, b"second");
+            p[33] |= flag.0;
+            let before = p.clone();
+            assert!(!bundler.outgoing(Instant::ZERO, &mut p, 1500));
+            assert_eq!((p, bundler.flows.len()), (before, 0));
+        }
+    }
 }

@@ -249,4 +249,19 @@ mod tests {
         assert!(auto.patience(&in_state(State::Queued)) > auto.patience(&in_state(State::Clean)));
         assert!(auto.pace(&in_state(State::Queued)).is_some());
     }
+
+    #[test]
+    fn of_several_techniques_the_one_that_does_most_has_its_way() {
+        let ms = Duration::from_millis;
+        let [all, auto, hedge] = ["plain+hedge+auto", "auto", "hedge"].map(|name| find(name).unwrap());
+        assert_eq!((all.connections(), all.acknowledges(), all.echoes()), (6, true, false));
+        assert!(!find("trigger+echo").unwrap().acknowledges());
+        let lossy = View { state: State::Lossy, ..view(40) };
+        assert_eq!((all.carries(&lossy), all.carries(&lossy)), (Some(1), auto.carries(&lossy)));
+        assert_eq!((all.earns(&lossy), hedge.earns(&lossy)), (100, 100));
+        // Where packets wait, `auto` waits twice as long and holds values back; `hedge` does neither.
+        let queued = View { state: State::Queued, ..view(40) };
+        assert_eq!((all.patience(&queued), auto.patience(&queued)), (Some(ms(44)), Some(ms(88))));
+        assert_eq!((all.pace(&queued), hedge.pace(&queued)), (Some(ms(20)), None));
+    }
 }
