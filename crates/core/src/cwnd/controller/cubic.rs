@@ -233,4 +233,43 @@ mod tests {
         rounds(&mut idle, Instant::ZERO + RTT + pause, 1);
         assert_eq!(patient.window(), idle.window());
     }
+
+    #[test]
+    fn after_a_reduction_each_acknowledgement_brings_its_part_of_what_a_round_trip_is_to_bring() {
+        let mut cubic = Cubic::new(1_000_000, PACKET);
+        assert!(!cubic.is_slow(), "nothing has risen");
+        cubic.reduce(Instant::ZERO);
+        cubic.grow(Instant::ZERO + RTT, PACKET, RTT);
+        assert_eq!(cubic.window(), 700_000, "slow start is over: a byte, not a packet");
+        rounds(&mut cubic, Instant::ZERO, 1);
+        let before = cubic.window();
+        cubic.grow(Instant::ZERO + RTT * 2, PACKET, RTT);
+        // In a tenth of a second the window is to be 719 packets, 19 more: one in 700 of these now.
+        assert!((before + 20..before + 35).contains(&cubic.window()), "{before} to {}", cubic.window());
+    }
+
+    //= RFC 9438#4.3
+    #[test]
+    fn a_reno_friendly_window_grows_by_half_a_packet_until_it_is_where_it_was_and_then_by_one() {
+        let mut cubic = Cubic::new(20_000, PACKET);
+        cubic.reduce(Instant::ZERO);
+        let mut now = Instant::ZERO;
+        let windows = [10, 10].map(|rounds| {
+            for _ in 0..rounds {
+                now += RTT / 20;
+                (0..cubic.window() / PACKET).for_each(|_| cubic.grow(now, PACKET, RTT / 20));
+            }
+            cubic.window()
+        });
+        assert!((19_000..19_300).contains(&windows[0]) && (27_500..28_500).contains(&windows[1]), "{windows:?}");
+    }
+
+    //= RFC 9438#4.7
+    #[test]
+    fn a_loss_where_the_last_one_was_leaves_no_more_room_for_others() {
+        let mut cubic = Cubic::new(100_000, PACKET);
+        cubic.set(100_000, Some(50_000));
+        cubic.reduce(Instant::ZERO);
+        assert_eq!(cubic.most, 100_000.0);
+    }
 }

@@ -219,3 +219,58 @@ impl Slots {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Medium, Outcome, Sample};
+    use super::*;
+    use crate::time::Duration;
+
+    fn record() -> Record {
+        let sample = Sample {
+            window: 1,
+            carried: 1,
+            rtt: Duration::from_millis(1),
+            rate: 1,
+            loss: 0.0,
+            limited: false,
+            shared: false,
+            outcome: Outcome::Clean,
+            medium: Medium::Wired,
+        };
+        Record::first(Instant::ZERO, &sample)
+    }
+
+    /// Numbers that lie apart from each other as hashes do.
+    fn key(n: u64) -> Key {
+        Key(n.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    #[test]
+    fn what_a_thousand_addresses_take_is_counted_to_the_byte() {
+        let (mut slots, settings) = (Slots::default(), Settings::default());
+        for n in 1..=1000 {
+            slots.put(key(n), Some(key(10_000 + n % 20)), record(), &settings);
+        }
+        (1..=10).for_each(|n| assert!(slots.lease(key(n), Instant::ZERO, Instant::FAR_FUTURE, n)));
+        assert_eq!((slots.len(), slots.members(key(10_001))), (1000, 50));
+        // 2048, 32 and 16 places of 16, 16 and 24 bytes, each with a byte that says what is in it.
+        let tables = 2048 * 17 + 32 * 17 + 16 * 25;
+        assert_eq!(slots.bytes() - tables, slots.slots.capacity() * size_of::<Slot>());
+        assert!((1000..=1250).contains(&slots.slots.capacity()), "{}", slots.slots.capacity());
+    }
+
+    #[test]
+    fn names_that_differ_in_any_byte_differ() {
+        let hash = |bytes: &[u8]| {
+            let mut hasher = AsIs::default();
+            hasher.write(bytes);
+            hasher.finish()
+        };
+        for at in 0..9 {
+            let mut other = [1; 9];
+            other[at] = 0;
+            assert_ne!(hash(&[1; 9]), hash(&other), "{at}");
+        }
+    }
+}

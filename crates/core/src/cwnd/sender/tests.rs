@@ -217,6 +217,59 @@ fn a_jump_that_meets_a_loss_refutes_the_memory_once_and_its_phases_are_told() {
     assert!(phases.contains(&Phase::Unvalidated) && !phases.contains(&Phase::Normal), "{phases:?}");
 }
 
+#[test]
+fn where_packets_wait_after_a_retreat_slow_start_to_the_threshold_is_half_as_fast() {
+    for controller in controller::ALL {
+        let rule = start::find("careful-resume").unwrap();
+        let mut sender = Sender::new(rule, controller, &terms(Some(480_000)));
+        let (now, _) = rounds(&mut sender, Instant::from_millis(1), 1);
+        sender.leased(now, terms(Some(480_000)).remembered);
+        (0..200).for_each(|_| sender.sent(now, PACKET));
+        sender.lost(now + 50 * MS, &Loss { sent: now, bytes: PACKET, persistent: false });
+        let mut hear = |sent: Instant, packets: u64| {
+            (0..packets).for_each(|_| {
+                sender.acknowledged(sent + 60 * MS, sent, PACKET, false);
+                sender.end_of_acknowledgement(sent + 60 * MS, PACKET, false);
+            });
+            (sender.phase(), sender.window(), sender.threshold().unwrap_or(0))
+        };
+        hear(now, 199);
+        assert_eq!(hear(now + 70 * MS, 1), (Phase::Normal, 2 * PACKET, 119_400), "{controller:?}");
+        assert_eq!(hear(now + 140 * MS, 1).1, 2 * PACKET + PACKET / 2, "{controller:?}");
+    }
+}
+
+#[test]
+fn what_was_acknowledged_at_the_moment_it_was_sent_makes_no_path_infinitely_fast() {
+    let (mut sender, now) = (sender("default", None), Instant::from_millis(1));
+    for (sent, heard) in [(now, now), (now + MS, now + 41 * MS)] {
+        sender.sent(sent, 2 * INITIAL);
+        sender.acknowledged(heard, sent, 2 * INITIAL, false);
+        sender.end_of_acknowledgement(heard, 0, false);
+    }
+    // Four initial windows, no less; 24 kB in 40 ms.
+    let sample = sender.sample(Medium::Wired).unwrap();
+    assert!((500_000..=1_200_000).contains(&sample.rate), "{sample:?}");
+}
+
+#[test]
+fn a_connection_whose_slow_start_has_just_ended_by_itself_has_found_what_the_path_carries() {
+    let (mut sender, mut now) = (sender("default", None), Instant::from_millis(1));
+    let mut rtt = 40 * MS;
+    // Round trips rise after the first round; five rounds later slow start is over.
+    for _ in 0..10 {
+        (0..10).for_each(|_| sender.sent(now, PACKET));
+        for left in (0..10).rev() {
+            sender.acknowledged(now + rtt, now, PACKET, false);
+            sender.end_of_acknowledgement(now + rtt, left * PACKET, false);
+            let Some(sample) = sender.sample(Medium::Wired) else { continue };
+            assert_eq!(sample.limited, sender.threshold().is_none(), "{sender:?}");
+        }
+        (now, rtt) = (now + rtt + MS, 60 * MS);
+    }
+    assert!(sender.threshold().is_some(), "{sender:?}");
+}
+
 proptest! {
     #[test]
     fn whatever_it_is_told_its_window_stays_within_bounds(

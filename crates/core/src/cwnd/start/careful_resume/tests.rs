@@ -413,3 +413,97 @@ fn on_radio_a_loss_with_a_risen_round_trip_time_is_congestion() {
     story.lose(61);
     assert_eq!(story.rule.phase(), Phase::SafeRetreat);
 }
+
+#[test]
+fn in_a_retreat_what_was_sent_before_the_jump_proves_nothing_more() {
+    let mut story = Story::jumped(Care::Standard);
+    story.fill();
+    story.acknowledge(20..=30);
+    story.lose(49);
+    story.acknowledge(31..=48);
+    assert_eq!((story.rule.phase(), story.rule.pipe), (Phase::SafeRetreat, 29 * PACKET));
+    story.acknowledge(50..=169);
+    assert_eq!((story.rule.phase(), story.threshold), (Phase::Normal, Some(74_500)), "29 and 120");
+}
+
+#[test]
+fn a_jump_of_less_than_an_initial_window_leaves_the_initial_window() {
+    let after = |packets| {
+        let mut story = Story::new(Care::Standard, Some(known(300)));
+        story.fill();
+        story.acknowledge(1..=10);
+        let advice = story.rule.leased(&story.view, Some(known(300)));
+        story.follow(advice, 0);
+        story.send(packets);
+        story.acknowledge(11..=11);
+        (story.packets(), story.events().pop().unwrap())
+    };
+    assert_eq!(after(5), (10, (Phase::Normal, Trigger::RateLimited)));
+    assert_eq!(after(10), (10, (Phase::Validating, Trigger::FirstUnvalidatedPacketAcknowledged)));
+    assert_eq!(after(12).0, 12);
+}
+
+#[test]
+fn on_radio_three_losses_of_a_short_jump_are_few() {
+    let mut story = Story::jumped(Care::Wireless);
+    story.send(20);
+    for number in 49..=51 {
+        story.lose(number);
+        assert_eq!(story.rule.phase(), Phase::Validating, "{number}");
+    }
+    story.lose(52);
+    assert_eq!(story.rule.phase(), Phase::SafeRetreat);
+}
+
+#[test]
+fn of_a_jump_that_was_one_batch_the_last_packet_to_arrive_is_the_end() {
+    let mut story = Story::jumped(Care::Standard);
+    let now = story.view.now;
+    for _ in 0..121 {
+        story.view.flight += PACKET;
+        let advice = story.rule.sent(&story.view, PACKET);
+        story.follow(advice, 0);
+    }
+    let mut phases = (0..121).map(|_| {
+        story.rule.acknowledged(&story.view, now, PACKET);
+        story.rule.phase()
+    });
+    assert!(phases.by_ref().take(120).all(|phase| phase == Phase::Validating));
+    assert_eq!(phases.next(), Some(Phase::Normal));
+}
+
+#[test]
+fn a_jump_that_is_not_sent_within_a_round_trip_ends_with_what_was_sent() {
+    let mut story = Story::jumped(Care::Standard);
+    let first = story.view.now;
+    story.send(50);
+    let mut acknowledge = |number, since: Duration, latest| {
+        (story.view.now, story.view.latest) = (first + since, Some(latest));
+        story.acknowledge(number..=number);
+        story.rule.phase()
+    };
+    let late = RTT + Duration::from_millis(10);
+    assert_eq!(acknowledge(20, RTT, RTT), Phase::Unvalidated);
+    assert_eq!(acknowledge(21, late, late), Phase::Unvalidated, "round trips are as long by now");
+    assert_eq!(acknowledge(22, late + Duration::from_nanos(1), late), Phase::Validating);
+    assert_eq!((story.packets(), story.events().pop()), (76, Some((Phase::Validating, Trigger::RttExceeded))));
+}
+
+#[test]
+fn a_loss_of_what_was_sent_since_a_retreat_ends_it_and_what_was_lost_or_marked_is_told_apart() {
+    let mut story = Story::jumped(Care::Standard);
+    story.fill();
+    story.acknowledge(20..=82);
+    story.lose(83);
+    story.lose(169);
+    assert_eq!(story.rule.phase(), Phase::SafeRetreat, "it was sent before");
+    story.send(1);
+    story.lose(170);
+    assert_eq!((story.rule.phase(), story.threshold), (Phase::Normal, Some(31_500)));
+    let lost = Trigger::PacketLoss;
+    assert_eq!(story.events()[2..], [(Phase::SafeRetreat, lost), (Phase::Normal, lost)]);
+    let mut story = Story::jumped(Care::Standard);
+    story.fill();
+    story.rule.lost(&story.view, &Loss { sent: moment(60), bytes: 0, persistent: false });
+    assert_eq!(story.events().pop(), Some((Phase::SafeRetreat, Trigger::EcnCe)));
+}
