@@ -1,7 +1,9 @@
 //! Stories of two messengers and connections that carry, hold up or lose what is written on them, in virtual time.
 
 mod bounds;
+mod spread;
 mod told;
+mod written;
 
 use super::*;
 use crate::machine::Machine;

@@ -94,3 +94,14 @@ fn there_is_an_outage_when_nothing_gets_through_for_four_times_the_patience() {
     pair.run(ms(1));
     assert_eq!(pair.ends[0].stats(pair.now).state, State::Outage);
 }
+
+#[test]
+fn what_a_program_never_sees_since_something_newer_came_is_counted() {
+    let mut pair = Pair::new("plain");
+    for (lane, kind, number) in [(STATE, Kind::Latest, 0), (STATE, Kind::Latest, 1), (EVENT, Kind::Event, 2)] {
+        pair.ends[0].send(pair.now, lane, kind, 0, &[number; 50]).unwrap();
+        carry(&mut pair);
+    }
+    let stats = pair.ends[1].stats(pair.now);
+    assert_eq!((stats.received, stats.conflated, stats.copies_received), (3, 1, 0));
+}
