@@ -52,8 +52,8 @@ impl Connector {
     pub(super) fn know_port(&mut self, now: Instant, request: RequestId, claim: &Claim) {
         let (port, account) = (claim.to.port(), request.account());
         let is_wrong = |j: &Job| {
-            // What has refused is known once: it stays for the program's next attempt.
-            let guessed = j.guesses.is_some() && (j.port.is_some_and(|p| p != port) || !j.refused.is_empty());
+            // Where none is tried any more, what has refused is taken in once: it stays for the program's next attempt.
+            let guessed = j.guesses.is_some() && j.port.map_or(!j.refused.is_empty(), |tried| tried != port);
             // What was asked over DNS is returned by each question of its own.
             let returned = if j.returned.is_empty() { j.addresses() } else { j.returned.clone() };
             guessed && j.app == claim.app && j.account == account && returned.contains(&claim.to.ip())

@@ -48,3 +48,23 @@ fn an_answer_that_usually_takes_longer_than_the_resolution_delay_is_not_waited_f
     assert_eq!(s.resolve("node", SITE, Want::Both, None), Resolved::Addresses(vec![v6(1)]));
     assert_eq!(s.now - began, ms(1));
 }
+
+#[test]
+fn the_connection_to_a_second_port_that_was_guessed_is_for_the_program_that_goes_there() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 0), (40, 50)).dns(SITE, V6, Dns::Silent);
+    s = s.host(v4(1), Host::Refuses(30));
+    let request = s.request();
+    s.input(Input::Resolve(request, Resolve { app: app(), name: SITE.into(), want: Want::Both, port: None }));
+    // HTTPS is refused; HTTP, which is guessed then, is not.
+    s.pass(80);
+    s = s.host(v4(1), Host::Answers(40));
+    s.pass(100);
+    assert!(s.outputs.iter().any(|(_, o)| matches!(o, Output::Answer(r, _) if *r == request)));
+    let to = (v4(1), 80).into();
+    let (domain, nonblocking, accepts_mapped) = (Family::V4, false, false);
+    let request = s.request();
+    s.input(Input::Claim(request, Claim { app: app(), to, domain, nonblocking, accepts_mapped, rescuable: None }));
+    let handed_over = |o: &Output| matches!(o, Output::HandOver { request: r, connected: true, .. } if *r == request);
+    assert!(s.outputs.iter().any(|(_, o)| handed_over(o)));
+    assert_eq!(s.begun().len(), 2, "one to each port");
+}
