@@ -19,7 +19,7 @@ use super::asks::Asks;
 use super::cache::{Cache, Lifetime};
 use super::crowd::{Crowds, MAX_UNCLAIMED};
 use super::extras::Extras;
-use super::failures::Failures;
+use super::failures::{Failed, Failures};
 use super::hints::Hints;
 use super::job::{Job, Translation};
 use super::lookups::{Lookups, Patience, Question};
@@ -336,10 +336,8 @@ impl Connector {
             AttemptResult::Connected(rtt) => Event::Connected { to: addr, rtt_ms: ms(rtt) },
             AttemptResult::Failed(errno) | AttemptResult::NotBegun(errno) => Event::Failed { to: addr, errno },
         };
-        if given {
-            // It is the program's now, whatever came of it.
-            ended.state = State::Gone;
-        }
+        // What was given is the program's now, whatever came of it.
+        ended.state = if given { State::Gone } else { ended.state };
         self.time_handshake(id, addr, now - began, outcome);
         // A port that was only guessed says nothing of the address.
         let guessed = self.jobs.get(&id).is_some_and(|job| job.guesses.is_some() && job.claim.is_none());
@@ -358,8 +356,11 @@ impl Connector {
             if let (true, Some(own)) = (matches!(result, AttemptResult::Connected(_)), job.own_by(attempt)) {
                 self.visits.arrived(own.request.account(), &job.app, &job.name, own.claim.to);
             }
-            if let (AttemptResult::Failed(_), Some(own)) = (result, job.own_by(attempt)) {
-                self.prefetch_model.failed(own.request.account(), &job.app, &job.name, own.claim.to);
+            if let (AttemptResult::Failed(errno), Some(own)) = (result, job.own_by(attempt)) {
+                let (account, to) = (own.request.account(), own.claim.to);
+                self.prefetch_model.failed(account, &job.app, &job.name, to);
+                // What has failed the program itself is not tried again in its favour.
+                self.failures.note(now, (account, &job.app), to, Failed { errno, began, reported: true });
             }
             job.own.retain(|own| own.attempt != attempt);
             job.done |= given && matches!(result, AttemptResult::Connected(_));
