@@ -141,8 +141,8 @@ mod tests {
             assert_eq!(WELL_KNOWN_PREFIX.embed(private.into()), None);
             assert!(prefix("2001:db8::/96").embed(private.into()).is_some(), "a network's own prefix may");
         }
-        for nobody in [[0, 0, 0, 1], [224, 0, 0, 251], [240, 0, 0, 1], [255, 255, 255, 255]] {
-            assert_eq!(WELL_KNOWN_PREFIX.embed(nobody.into()), None);
+        for no_host in [[0, 0, 0, 1], [224, 0, 0, 251], [240, 0, 0, 1], [255, 255, 255, 255]] {
+            assert_eq!(WELL_KNOWN_PREFIX.embed(no_host.into()), None);
         }
         for public in [[100, 63, 0, 1], [100, 128, 0, 1], [8, 100, 8, 8], [223, 0, 0, 1]] {
             assert!(WELL_KNOWN_PREFIX.embed(public.into()).is_some(), "{public:?}");

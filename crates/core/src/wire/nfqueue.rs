@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(text(&expression, 1), Some(b"target\0".to_vec()));
         let target = nested(&expression, 2);
         assert_eq!((text(&target, 1), text(&target, 2)), (Some(b"NFQUEUE\0".to_vec()), Some(vec![0, 0, 0, 3])));
-        // One queue, the seventh, that is passed by while nobody reads from it.
+        // One queue, the seventh, that packets bypass while no process reads from it.
         assert_eq!(text(&target, 3), Some([7u16, 1, 1].map(u16::to_ne_bytes).concat()));
         assert_eq!(nested(&rule.4, 5).len(), 2, "whatever the protocol");
     }

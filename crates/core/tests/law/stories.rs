@@ -277,22 +277,17 @@ fn keeps_only(laws: &[Law], world: &World) {
     assert!(broken.iter().all(|b| !laws.contains(&b.law)), "{broken:?} in {world:?}");
 }
 
-/// What a server says at once: that there is nothing.
-fn denies() -> Option<Record> {
-    Some(Record { after: 1, says: Says::NoData, lost: 0, failed: 0 })
-}
-
 #[test]
 fn two_servers_that_deny_a_family_each_are_not_believed_of_both() {
     for front in [Front::Preload, Front::Both] {
-        let servers = vec![server(None, denies()), server(denies(), says(1))];
+        let servers = vec![server(None, no(Says::NoData)), server(no(Says::NoData), says(1))];
         keeps_only(&[Law::Reaches], &World { front, servers, ..world() });
     }
 }
 
 #[test]
 fn a_denial_is_not_told_while_the_other_family_may_make_another_server_decide() {
-    let servers = vec![server(None, denies()), server(says(1), says(1))];
+    let servers = vec![server(None, no(Says::NoData)), server(says(1), says(1))];
     let world = World { front: Front::Filter, servers, v4: vec![Fate::Refuses(1)], ..world() };
     keeps_only(&[Law::Reaches], &world);
     keeps_only(&[Law::Reaches], &World { client: Client::Go, ..world });
@@ -300,7 +295,7 @@ fn a_denial_is_not_told_while_the_other_family_may_make_another_server_decide() 
 
 #[test]
 fn a_program_that_was_told_a_denial_over_dns_is_not_kept_from_the_other_family() {
-    let servers = vec![server(denies(), None), server(says(1), says(83))];
+    let servers = vec![server(no(Says::NoData), None), server(says(1), says(83))];
     keeps_only(&[Law::Reaches], &World { client: Client::Musl, front: Front::Filter, servers, ..world() });
 }
 

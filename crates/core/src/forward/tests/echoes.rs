@@ -18,7 +18,7 @@ fn ask(rig: &mut Rig, app: &str, id: u16, number: u16) {
     assert!(matches!(rig.did.pop(), Some(Output::Echo { .. })));
 }
 
-/// The peer replies; to whom that comes.
+/// The peer replies; the program's address that gets the reply, if any does.
 fn reply(rig: &mut Rig, id: u16, number: u16) -> Option<IpAddr> {
     rig.input(Input::Echoed { from: rig.peer.ip(), message: message(0, id, number), hop_limit: 61 });
     rig.packets.pop().map(|(header, _)| header.destination)

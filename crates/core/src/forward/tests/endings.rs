@@ -99,7 +99,7 @@ fn a_reset_takes_nothing_from_a_program_that_was_lost_on_the_way_to_it() {
     // Before all that it has acknowledged: its kernel answers at once.
     let (asked, _) = rig.segments().pop().expect("a question");
     assert_eq!((asked.flags, asked.sequence), (Flags::ACK, first.wrapping_sub(1)));
-    assert!(!rig.forwarder.is_needed(), "nobody hears the program");
+    assert!(!rig.forwarder.is_needed(), "no socket takes what the program sends");
     // The packet has never come, and what the program says meanwhile goes nowhere.
     rig.app(Flags::ACK, 1, first, b"");
     rig.app(Flags::ACK, 1, first, b"into nothing");
@@ -312,7 +312,7 @@ fn a_kernel_that_is_left_to_time_out_hears_nothing_meanwhile() {
     rig.packets.clear();
     rig.fails(Failure::Silence);
     rig.did.clear();
-    assert!(!rig.forwarder.is_needed(), "nobody hears the program");
+    assert!(!rig.forwarder.is_needed(), "no socket takes what the program sends");
     rig.peer(b"late");
     rig.input(Input::Ended { flow });
     rig.input(Input::PathMtu { flow, mtu: 1300 });
