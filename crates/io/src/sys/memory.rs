@@ -1,8 +1,8 @@
 //! Memory of other processes that may never answer: a page that a program has to fetch (userfaultfd(2)), or one of a file whose
 //! server is gone (FUSE, NFS), blocks any thread that touches it, also where it was there a moment ago.
 //!
-//! So it is read by threads that may wait without harm, and each reading is waited for only so long. A few such threads at a time; while
-//! they wait, what is there is still read, by one more.
+//! So it is read by threads that may wait without harm, and each reading is waited for only so long: longer where the page is there, since
+//! then a busy machine has not let the thread run. A few such threads at a time; while they wait, what is there is still read, by one more.
 
 use super::process::read_memory;
 use std::fs::File;
@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// How long a page may take: one that was swapped out, or is read from a disk. Ours.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// How many times as long a thread may take for a page that is there. Ours.
+const MOST_ROUNDS: usize = 20;
 /// Threads that may wait. Ours.
 const MOST_WAITING: usize = 2;
 /// Bytes of an entry of /proc/PID/pagemap, and the bit that says that the page is in memory (Documentation/admin-guide/mm/pagemap.rst).
@@ -74,11 +76,19 @@ pub struct Memory {
 impl Memory {
     /// Reads as [`read_memory`] does. [`io::ErrorKind::TimedOut`]: it does not answer, or others have not answered yet.
     pub fn read(&mut self, thread: i32, address: u64, bytes: &mut [u8]) -> io::Result<usize> {
-        let is_there = || is_present(thread, address, bytes.len()).unwrap_or(false);
+        let length = bytes.len();
+        let is_there = || is_present(thread, address, length).unwrap_or(false);
         let reader = self.reader(is_there)?;
         // That its thread has ended is seen below.
-        let _ = reader.requests.send(Wanted { thread, address, length: bytes.len() });
-        match reader.results.recv_timeout(PATIENCE) {
+        let _ = reader.requests.send(Wanted { thread, address, length });
+        let mut result = reader.results.recv_timeout(PATIENCE);
+        for _ in 1..MOST_ROUNDS {
+            if !matches!(result, Err(RecvTimeoutError::Timeout)) || !is_there() {
+                break;
+            }
+            result = reader.results.recv_timeout(PATIENCE);
+        }
+        match result {
             Ok(read) => {
                 self.free = Some(reader);
                 let read = read?;
@@ -181,6 +191,22 @@ mod tests {
         assert!(memory.waiting.is_empty());
         // Also what is there: it may be taken away before it is read.
         assert!(memory.free.is_some(), "the caller has read by itself");
+    }
+
+    #[test]
+    fn a_thread_that_the_machine_lets_wait_is_waited_for_where_the_page_is_there() {
+        let (requests, wanted) = sync_channel::<Wanted>(1);
+        let (done, results) = sync_channel(1);
+        let late = std::thread::spawn(move || {
+            let Wanted { length, .. } = wanted.recv().unwrap();
+            std::thread::sleep(3 * PATIENCE);
+            done.send(Ok(vec![7; length])).unwrap();
+        });
+        let (there, mut here) = ([1u8; 16], [0; 16]);
+        let mut memory = Memory { free: Some(Reader { requests, results }), waiting: Vec::new() };
+        assert_eq!(memory.read(own(), there.as_ptr() as u64, &mut here).unwrap(), 16);
+        assert_eq!((here, memory.waiting.len()), ([7; 16], 0));
+        late.join().unwrap();
     }
 
     #[test]
