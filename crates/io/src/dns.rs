@@ -1,15 +1,16 @@
-//! DNS transport: queries over UDP, one socket and random id each, over TCP when an answer does not fit (RFC 7766), and once
-//! more without EDNS if a server does not understand them (RFC 6891, section 6.2.2).
+//! DNS transport: queries over UDP, one socket and random id each; when an answer does not fit, over TCP (RFC 7766) and over UDP with
+//! EDNS (RFC 6891) at once. EDNS would be a round trip faster, but not every server understands it, some firewalls drop it, and the C
+//! library does not use it: so no answer hangs on it, nor on a server that has no TCP.
 //! The connector decides when and to which server to send; `core::wire::dns` says what an answer means.
 
 use crate::forward::Exit;
 use crate::poll::{Interest, Poll};
 use crate::replies::Replies;
 use headstart_core::connect::{LookupResult, QueryId};
-use headstart_core::wire::dns::{Answer, BadName, decode_answer, encode_query, encode_query_without_edns};
+use headstart_core::wire::dns::{Answer, BadName, decode_answer, encode_query, encode_query_with_edns};
 use headstart_core::wire::record::RecordType;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -18,8 +19,6 @@ use std::sync::Arc;
 
 /// The longest UDP answer that is read; more than was announced (1232) marks itself as truncated by the kernel.
 const MAX_ANSWER: usize = 4096;
-/// Servers that are remembered to know no EDNS: more than a host has.
-const MAX_SERVERS: usize = 64;
 /// Messages read at a time, against a flood of forgeries; the rest waits until all other sources have been served.
 const AT_A_TIME: usize = 32;
 
@@ -32,8 +31,9 @@ struct Exchange {
     record: RecordType,
     server: SocketAddr,
     socket: OwnedFd,
-    /// The server does not understand EDNS.
-    without_edns: bool,
+    with_edns: bool,
+    /// Asks the same in another way. What both come to counts, and the first answer.
+    twin: Option<u64>,
     over_tcp: Option<Stream>,
     /// The answer, as it came.
     reply: Vec<u8>,
@@ -43,7 +43,7 @@ struct Exchange {
 
 impl Exchange {
     fn message(&self) -> Result<Vec<u8>, BadName> {
-        let encode = if self.without_edns { encode_query_without_edns } else { encode_query };
+        let encode = if self.with_edns { encode_query_with_edns } else { encode_query };
         encode(self.id, &self.name, self.record)
     }
 }
@@ -60,9 +60,6 @@ struct Stream {
 pub struct Transport {
     open: BTreeMap<u64, Exchange>,
     next: u64,
-    /// Servers that understand questions without EDNS alone: each lookup would take a round trip more than the C library's, which asks
-    /// so.
-    without_edns: BTreeSet<SocketAddr>,
     /// Messages that were no answer to what was asked (malformed, forged, late).
     pub ignored: u64,
     /// What servers said, by query.
@@ -82,10 +79,16 @@ impl Transport {
         server: SocketAddr,
     ) -> Result<(), SendError> {
         let socket = open(server, SocketType::DGRAM, &self.exit)?;
-        let id = random_id();
-        let without_edns = self.without_edns.contains(&server);
-        let (over_tcp, reply, late) = (None, Vec::new(), false);
-        let exchange = Exchange { query, id, name, record, server, socket, without_edns, over_tcp, reply, late };
+        let (over_tcp, reply, twin) = (None, Vec::new(), None);
+        let (id, with_edns, late) = (random_id(), false, false);
+        self.begin(
+            poll,
+            token,
+            Exchange { query, id, name, record, server, socket, with_edns, twin, over_tcp, reply, late },
+        )
+    }
+
+    fn begin(&mut self, poll: &Poll, token: impl Fn(u64) -> u64, exchange: Exchange) -> Result<(), SendError> {
         send(&exchange.socket, &exchange.message()?, SendFlags::NOSIGNAL).map_err(io::Error::from)?;
         poll.add(&exchange.socket, token(self.next), Interest::Read)?;
         self.open.insert(self.next, exchange);
@@ -96,41 +99,57 @@ impl Transport {
     /// Something happened to exchange `n`; the outcome, if that was it. Refused is also what an ICMP error means.
     pub fn event(&mut self, poll: &Poll, token: impl Fn(u64) -> u64, n: u64) -> Option<(QueryId, LookupResult)> {
         let exchange = self.open.get_mut(&n)?;
+        let is_first = exchange.over_tcp.is_none() && !exchange.with_edns;
         let answer = match &mut exchange.over_tcp {
             None => receive_datagram(exchange, &mut self.ignored),
             Some(_) => receive_stream(exchange, poll, token(n)),
         };
-        let query = exchange.query;
-        let is_understood = matches!(&answer, Ok(Some(answer)) if *answer != Answer::NotUnderstood);
-        if exchange.without_edns && is_understood && self.without_edns.len() < MAX_SERVERS {
-            self.without_edns.insert(exchange.server);
-        }
         let result = match answer {
             Ok(None) => return None,
-            Ok(Some(Answer::Truncated)) if exchange.over_tcp.is_none() => {
-                match over_tcp(exchange, poll, token(n), &self.exit) {
-                    Ok(()) => return None,
-                    Err(_) => LookupResult::Refused,
-                }
-            }
-            Ok(Some(Answer::NotUnderstood)) if !exchange.without_edns => {
-                match again(exchange, poll, token(n), &self.exit) {
-                    Ok(()) => return None,
-                    Err(_) => LookupResult::Refused,
-                }
-            }
+            Ok(Some(Answer::Truncated)) if is_first && self.ask_for_all(poll, &token, n) => return None,
             Ok(Some(Answer::Addresses(list, ttl))) => LookupResult::Addresses(list, ttl),
             Ok(Some(Answer::Services(list, ttl))) => LookupResult::Services(list, ttl),
             Ok(Some(Answer::NoData(ttl))) => LookupResult::NoData(ttl),
             Ok(Some(Answer::NxDomain(ttl))) => LookupResult::NxDomain(ttl),
             Ok(Some(Answer::Refused | Answer::NotUnderstood | Answer::Truncated)) | Err(_) => LookupResult::Refused,
         };
+        let exchange = self.open.remove(&n)?;
+        match exchange.twin.filter(|twin| self.open.contains_key(twin)) {
+            Some(_) if result == LookupResult::Refused => return None,
+            Some(twin) => drop(self.open.remove(&twin)),
+            None => {}
+        }
+        let query = exchange.query;
         // One server's refusal is not kept in place of what another has said.
         let is_kept = result != LookupResult::Refused || self.replies.get(query).is_none();
-        if let Some(exchange) = self.open.remove(&n).filter(|e| is_kept && !e.late && !e.reply.is_empty()) {
+        if is_kept && !exchange.late && !exchange.reply.is_empty() {
             self.replies.keep(query, &exchange.reply);
         }
         Some((query, result))
+    }
+
+    /// Asks for the answer that did not fit as exchange `n`, over TCP and by a twin with EDNS. False if neither can be done.
+    fn ask_for_all(&mut self, poll: &Poll, token: impl Fn(u64) -> u64, n: u64) -> bool {
+        let Some(exchange) = self.open.get_mut(&n) else { return false };
+        let twin = open(exchange.server, SocketType::DGRAM, &self.exit).ok().map(|socket| Exchange {
+            id: random_id(),
+            name: Arc::clone(&exchange.name),
+            socket,
+            with_edns: true,
+            twin: Some(n),
+            over_tcp: None,
+            reply: Vec::new(),
+            ..*exchange
+        });
+        let by_tcp = over_tcp(exchange, poll, token(n), &self.exit).is_ok();
+        let number = self.next;
+        let by_edns = twin.is_some_and(|twin| self.begin(poll, token, twin).is_ok());
+        match self.open.get_mut(&n) {
+            Some(exchange) if by_tcp => exchange.twin = by_edns.then_some(number),
+            _ if by_edns => drop(self.open.remove(&n)),
+            _ => {}
+        }
+        by_tcp || by_edns
     }
 
     /// The server of exchange `n`.
@@ -202,21 +221,6 @@ fn receive_datagram(exchange: &mut Exchange, ignored: &mut u64) -> io::Result<Op
         }
     }
     Ok(None)
-}
-
-/// Asks again without EDNS, by the transport that the answer came by.
-fn again(exchange: &mut Exchange, poll: &Poll, token: u64, exit: &Exit) -> io::Result<()> {
-    exchange.without_edns = true;
-    exchange.id = random_id();
-    exchange.reply.clear();
-    if exchange.over_tcp.is_some() {
-        return over_tcp(exchange, poll, token, exit);
-    }
-    let message = exchange.message().map_err(io::Error::other)?;
-    poll.remove(&exchange.socket);
-    exchange.socket = open(exchange.server, SocketType::DGRAM, exit)?;
-    send(&exchange.socket, &message, SendFlags::NOSIGNAL)?;
-    poll.add(&exchange.socket, token, Interest::Read)
 }
 
 fn over_tcp(exchange: &mut Exchange, poll: &Poll, token: u64, exit: &Exit) -> io::Result<()> {
@@ -361,40 +365,61 @@ mod tests {
         assert_eq!(result, found());
     }
 
-    #[test]
-    fn a_server_that_knows_no_edns_is_asked_again_without() {
-        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let addr = server.local_addr().unwrap();
-        let (result, ignored) = ask(addr, move || {
+    /// What a server does with a question that comes over TCP, or with EDNS.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Asked {
+        Answers,
+        Truncates,
+        Refuses,
+        Drops,
+    }
+
+    /// The outcome of a question to a server that truncates what it answers over UDP without EDNS.
+    fn ask_one_that_truncates(by_tcp: Asked, by_edns: Asked) -> Option<(QueryId, LookupResult)> {
+        let (udp, tcp) = both();
+        let addr = udp.local_addr().unwrap();
+        let serve = move || {
             let mut buf = [0u8; 512];
-            let (_, peer) = server.recv_from(&mut buf).unwrap();
-            // FORMERR, as by servers that cannot repeat the question.
-            server.send_to(&[buf[0], buf[1], 0x81, 0x81, 0, 0, 0, 0, 0, 0, 0, 0], peer).unwrap();
-            let (n, peer) = server.recv_from(&mut buf).unwrap();
-            assert_eq!(buf[11], 0, "no additional record");
-            server.send_to(&answer(&buf[..n], false), peer).unwrap();
-        });
-        assert_eq!((result, ignored), (found(), 0));
+            let (n, peer) = udp.recv_from(&mut buf).unwrap();
+            assert_eq!(buf[11], 0, "the first question has no additional record");
+            udp.send_to(&answer(&buf[..n], true), peer).unwrap();
+            let (mut stream, _) = tcp.accept().unwrap();
+            let (n, peer) = udp.recv_from(&mut buf).unwrap();
+            assert_eq!(buf[11], 1, "the second has EDNS");
+            match by_edns {
+                Asked::Answers | Asked::Truncates => {
+                    udp.send_to(&answer(&buf[..n], by_edns == Asked::Truncates), peer).unwrap();
+                }
+                // FORMERR, as by servers that cannot repeat the question.
+                Asked::Refuses => {
+                    udp.send_to(&[buf[0], buf[1], 0x81, 0x81, 0, 0, 0, 0, 0, 0, 0, 0], peer).unwrap();
+                }
+                Asked::Drops => {}
+            }
+            let n = stream.read(&mut buf).unwrap();
+            if [Asked::Answers, Asked::Truncates].contains(&by_tcp) && n > 2 {
+                let whole = answer(&buf[2..n], by_tcp == Asked::Truncates);
+                let _ = stream.write_all(&[&(whole.len() as u16).to_be_bytes()[..], &whole].concat());
+            }
+            if by_tcp != Asked::Refuses {
+                // Until the other side has what it wants.
+                let _ = stream.read(&mut buf);
+            }
+        };
+        ask(addr, serve).0
     }
 
     #[test]
-    fn a_server_that_knows_no_edns_is_asked_without_from_then_on() {
-        let server = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let (mut poll, mut transport) = (Poll::new().unwrap(), Transport::default());
-        let mut buf = [0u8; 512];
-        // With the first answer it says that it does not understand, with the second what it is asked.
-        for (n, understands) in [(0, [false, true].as_slice()), (1, &[true])] {
-            let asked = ("a.example".into(), RecordType::A);
-            transport.send(&poll, |n| n, QueryId(5), asked, server.local_addr().unwrap()).unwrap();
-            for understands in understands {
-                let (length, peer) = server.recv_from(&mut buf).unwrap();
-                assert_eq!(buf[11] == 0, *understands, "an additional record, at first");
-                let formerr = vec![buf[0], buf[1], 0x81, 0x81, 0, 0, 0, 0, 0, 0, 0, 0];
-                let reply = if *understands { answer(&buf[..length], false) } else { formerr };
-                server.send_to(&reply, peer).unwrap();
-                poll.wait(&Clock::new(), None, &mut Vec::new()).unwrap();
-                assert_eq!(transport.event(&poll, |n| n, n).is_some(), *understands);
-            }
+    fn what_does_not_fit_hangs_neither_on_edns_nor_on_tcp() {
+        let every = [Asked::Answers, Asked::Truncates, Asked::Refuses, Asked::Drops];
+        for (by_tcp, by_edns) in every.into_iter().flat_map(|by_tcp| every.map(|by_edns| (by_tcp, by_edns))) {
+            let expected = match (by_tcp, by_edns) {
+                (Asked::Answers, _) | (_, Asked::Answers) => found(),
+                // Until the connector has had enough.
+                (Asked::Drops, _) | (_, Asked::Drops) => continue,
+                _ => Some((QueryId(5), LookupResult::Refused)),
+            };
+            assert_eq!(ask_one_that_truncates(by_tcp, by_edns), expected, "TCP {by_tcp:?}, EDNS {by_edns:?}");
         }
     }
 
@@ -403,11 +428,9 @@ mod tests {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         let addr = server.local_addr().unwrap();
         let (result, _) = ask(addr, move || {
-            for _ in 0..2 {
-                let mut buf = [0u8; 512];
-                let (_, peer) = server.recv_from(&mut buf).unwrap();
-                server.send_to(&[buf[0], buf[1], 0x81, 0x84, 0, 0, 0, 0, 0, 0, 0, 0], peer).unwrap();
-            }
+            let mut buf = [0u8; 512];
+            let (_, peer) = server.recv_from(&mut buf).unwrap();
+            server.send_to(&[buf[0], buf[1], 0x81, 0x84, 0, 0, 0, 0, 0, 0, 0, 0], peer).unwrap();
         });
         assert_eq!(result, Some((QueryId(5), LookupResult::Refused)));
     }

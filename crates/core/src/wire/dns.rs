@@ -39,7 +39,7 @@ pub enum Answer {
     NxDomain(Duration),
     /// The server could not or would not answer (any other RCODE).
     Refused,
-    /// The server does not understand the query (FORMERR, NOTIMP): without EDNS it may (RFC 6891, section 6.2.2).
+    /// The server does not understand the query (FORMERR, NOTIMP), as it is with those that know no EDNS (RFC 6891, section 6.2.2).
     NotUnderstood,
     /// The answer did not fit; ask again over TCP.
     Truncated,
@@ -91,26 +91,26 @@ fn absolute(name: &str) -> Result<Name, BadName> {
     if parsed.is_root() { Err(BadName(name.to_owned())) } else { Ok(parsed) }
 }
 
-/// The query for the records of `name` of this type (or of this family's type), recursion desired, EDNS0 with
-/// [`MAX_UDP_PAYLOAD`].
+/// The query for the records of `name` of this type (or of this family's type), recursion desired, without EDNS, as the C library asks:
+/// every server understands it. More than 512 bytes of answer do not fit (RFC 1035, section 4.2.1).
 pub fn encode_query(id: u16, name: &str, record: impl Into<RecordType>) -> Result<Vec<u8>, BadName> {
+    question(id, name, record.into())?.to_vec().map_err(|_| BadName(name.to_owned()))
+}
+
+/// The same query with EDNS0 and [`MAX_UDP_PAYLOAD`]: some servers do not understand it, some firewalls drop it.
+pub fn encode_query_with_edns(id: u16, name: &str, record: impl Into<RecordType>) -> Result<Vec<u8>, BadName> {
     let mut message = question(id, name, record.into())?;
     let mut edns = Edns::new();
     edns.set_max_payload(MAX_UDP_PAYLOAD);
-    // Whether the server has validated its answer is for programs that ask for it (RFC 6840, section 5.7; see `relay`).
-    message.metadata.authentic_data = true;
     message.set_edns(edns);
     message.to_vec().map_err(|_| BadName(name.to_owned()))
-}
-
-/// The same query as RFC 1035 knows it, for servers that answer [`Answer::NotUnderstood`] to the other.
-pub fn encode_query_without_edns(id: u16, name: &str, record: impl Into<RecordType>) -> Result<Vec<u8>, BadName> {
-    question(id, name, record.into())?.to_vec().map_err(|_| BadName(name.to_owned()))
 }
 
 fn question(id: u16, name: &str, record: RecordType) -> Result<Message, BadName> {
     let mut message = Message::new(id, MessageType::Query, OpCode::Query);
     message.metadata.recursion_desired = true;
+    // Whether the server has validated its answer is for programs that ask for it (RFC 6840, section 5.7; see `relay`).
+    message.metadata.authentic_data = true;
     message.add_query(Query::query(absolute(name)?, wire_type(record)));
     Ok(message)
 }
@@ -334,23 +334,18 @@ mod tests {
     }
 
     #[test]
-    fn a_query_asks_for_what_it_should_and_announces_its_payload() {
-        let m = Message::from_vec(&encode_query(9, "www.example.org", Family::V6).unwrap()).unwrap();
-        assert_eq!((m.metadata.id, m.metadata.recursion_desired), (9, true));
+    fn a_query_asks_for_what_it_should_and_announces_its_payload_where_it_may() {
+        let plain = encode_query(9, "www.example.org", Family::V6).unwrap();
+        let m = Message::from_vec(&plain).unwrap();
+        assert_eq!((m.metadata.id, m.metadata.recursion_desired, m.metadata.authentic_data), (9, true, true));
         assert_eq!(
             (m.queries[0].name.to_string().as_str(), m.queries[0].query_type),
             ("www.example.org.", WireType::AAAA)
         );
-        assert_eq!(m.max_payload(), MAX_UDP_PAYLOAD);
-    }
-
-    #[test]
-    fn a_query_without_edns_has_nothing_that_rfc_1035_does_not_know() {
-        let bytes = encode_query_without_edns(9, "www.example.org", Family::V6).unwrap();
-        let m = Message::from_vec(&bytes).unwrap();
-        assert_eq!((m.metadata.id, m.metadata.authentic_data, m.edns.is_none()), (9, false, true));
-        let question = &encode_query(9, "www.example.org", Family::V6).unwrap()[12..bytes.len()];
-        assert_eq!(&bytes[12..], question);
+        assert!(m.edns.is_none());
+        let with_edns = encode_query_with_edns(9, "www.example.org", Family::V6).unwrap();
+        assert_eq!(Message::from_vec(&with_edns).unwrap().max_payload(), MAX_UDP_PAYLOAD);
+        assert_eq!((with_edns[11], &with_edns[12..plain.len()]), (1, &plain[12..]), "no more but the record");
     }
 
     #[test]

@@ -208,7 +208,7 @@ fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::path::Family;
-    use crate::wire::dns::{Answer, decode_answer, encode_query};
+    use crate::wire::dns::{Answer, decode_answer, encode_query_with_edns};
     use proptest::prelude::*;
     use std::net::IpAddr;
 
@@ -257,7 +257,11 @@ mod tests {
         let edns = ask(&with_edns(query(7, "www.example.org", TYPE_A, 1), 4096));
         assert_eq!((edns.record, edns.payload), (RecordType::A, Some(4096)));
         assert_eq!(ask(&query(7, "www.example.org", TYPE_HTTPS, 1)).record, RecordType::Https);
-        assert_eq!(ask(&encode_query(7, "a.example", Family::V4).unwrap()).payload, Some(1232), "our own kind");
+        assert_eq!(
+            ask(&encode_query_with_edns(7, "a.example", Family::V4).unwrap()).payload,
+            Some(1232),
+            "our own kind"
+        );
     }
 
     #[test]

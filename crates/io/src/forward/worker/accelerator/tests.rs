@@ -6,7 +6,7 @@ use crate::sys::netlink::Netlink;
 use crate::sys::netns::NetNs;
 use headstart_core::connect::race;
 use headstart_core::path::NetworkId;
-use headstart_core::wire::dns::encode_query_without_edns;
+use headstart_core::wire::dns::encode_query;
 use headstart_core::wire::record::RecordType;
 use headstart_core::wire::relay::Question;
 use rustix::event::{PollFd, PollFlags};
@@ -38,7 +38,7 @@ fn peer(n: usize) -> SocketAddr {
 
 /// The question for the n-th name, spelled in this way.
 fn query(n: usize) -> Vec<u8> {
-    encode_query_without_edns(0x1234, &format!("n{n}.Example"), RecordType::A).unwrap()
+    encode_query(0x1234, &format!("n{n}.Example"), RecordType::A).unwrap()
 }
 
 impl Rig {
