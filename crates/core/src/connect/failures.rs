@@ -11,6 +11,9 @@ use std::net::{IpAddr, SocketAddr};
 
 /// How long it holds: a program goes on at once, and an address may be asked once a second.
 const HOLDS: Duration = Duration::from_secs(1);
+/// The same of what has failed the program itself, which may have a long list to go through: whois with thirty addresses a family takes
+/// two seconds. Alone it would not try any of them again.
+const HOLDS_FOR_ITSELF: Duration = Duration::from_secs(60);
 /// More than all lists of the programs of a busy host.
 const MAX: usize = 4096;
 
@@ -44,7 +47,8 @@ impl Failures {
         if self.0.len() >= MAX {
             self.0.pop_front();
         }
-        self.0.push_back(Failure { account, app: AppId::clone(app), to, how, until: now + HOLDS });
+        let until = now + if how.reported { HOLDS_FOR_ITSELF } else { HOLDS };
+        self.0.push_back(Failure { account, app: AppId::clone(app), to, how, until });
     }
 
     /// How the attempt to `to` has just failed; returned once.
@@ -58,7 +62,8 @@ impl Failures {
     /// What has just failed at `port`, and until when no other race is to try it.
     pub fn of(&self, now: Instant, account: u32, app: &AppId, port: u16) -> Vec<(IpAddr, Instant)> {
         let is_one = |f: &&Failure| f.account == account && f.app == *app && f.to.port() == port;
-        let all = self.0.iter().filter(is_one).map(|f| (f.to.ip(), f.how.began + HOLDS));
+        let until = |f: &Failure| f.how.began + if f.how.reported { HOLDS_FOR_ITSELF } else { HOLDS };
+        let all = self.0.iter().filter(is_one).map(|f| (f.to.ip(), until(f)));
         all.filter(|(_, until)| now < *until).collect()
     }
 
@@ -91,13 +96,15 @@ mod tests {
     }
 
     #[test]
-    fn what_has_failed_is_left_out_of_the_programs_other_races_for_a_second_after_it_was_begun() {
-        let (mut failures, app): (_, AppId) = (Failures::default(), "wget".into());
-        let (to, at) = (SocketAddr::from(([192, 0, 2, 1], 443)), Instant::from_millis);
-        failures.note(at(300), (1, &app), to, Failed { reported: true, ..REFUSED });
-        assert_eq!(failures.of(at(999), 1, &app, 443), [(to.ip(), at(1000))]);
-        let none = [(1000, 1, 443), (999, 2, 443), (999, 1, 80)];
-        assert!(none.into_iter().all(|(now, account, port)| failures.of(at(now), account, &app, port).is_empty()));
+    fn what_has_failed_is_left_out_of_the_programs_other_races_for_a_time_after_it_was_begun() {
+        for (reported, holds) in [(false, 1000), (true, 60_000)] {
+            let (mut failures, app): (_, AppId) = (Failures::default(), "wget".into());
+            let (to, at) = (SocketAddr::from(([192, 0, 2, 1], 443)), Instant::from_millis);
+            failures.note(at(300), (1, &app), to, Failed { reported, ..REFUSED });
+            assert_eq!(failures.of(at(holds - 1), 1, &app, 443), [(to.ip(), at(holds))]);
+            let none = [(holds, 1, 443), (holds - 1, 2, 443), (holds - 1, 1, 80)];
+            assert!(none.into_iter().all(|(now, account, port)| failures.of(at(now), account, &app, port).is_empty()));
+        }
     }
 
     #[test]
