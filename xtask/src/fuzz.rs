@@ -326,9 +326,10 @@ impl Build<'_> {
         let words =
             ["build", "--release", "--manifest-path", "fuzz/Cargo.toml", "--target-dir", self.folder(), "--bins"];
         let step = Step::cargo(&[&words[..], &["--target", self.host]].concat());
-        match self.asan {
-            true => step.with("RUSTFLAGS", format!("{FLAGS} -Zsanitizer=address")).with("RUSTC_BOOTSTRAP", "1"),
-            false => step.with("RUSTFLAGS", FLAGS),
+        if self.asan {
+            step.with("RUSTFLAGS", format!("{FLAGS} -Zsanitizer=address")).with("RUSTC_BOOTSTRAP", "1")
+        } else {
+            step.with("RUSTFLAGS", FLAGS)
         }
     }
 

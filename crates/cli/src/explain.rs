@@ -101,9 +101,10 @@ fn text(account: &Account, e: &Explanation) -> String {
 
 fn section(out: &mut String, title: &str, lines: impl Iterator<Item = String>) {
     let lines: Vec<_> = lines.collect();
-    let _ = match lines.is_empty() {
-        true => writeln!(out, "\n{title}: none"),
-        false => writeln!(out, "\n{title}:\n  {}", lines.join("\n  ")),
+    let _ = if lines.is_empty() {
+        writeln!(out, "\n{title}: none")
+    } else {
+        writeln!(out, "\n{title}:\n  {}", lines.join("\n  "))
     };
 }
 

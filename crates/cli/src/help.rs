@@ -293,9 +293,8 @@ fn groups(command: &Command, columns: usize) -> String {
 /// `command` and all below it, whose options take negative numbers as values, to refuse them as such.
 fn with_negative_numbers(command: Command) -> Command {
     command
-        .mut_args(|arg| match arg.get_action().takes_values() && !arg.is_positional() {
-            true => arg.allow_negative_numbers(true),
-            false => arg,
+        .mut_args(|arg| {
+            if arg.get_action().takes_values() && !arg.is_positional() { arg.allow_negative_numbers(true) } else { arg }
         })
         .mut_subcommands(with_negative_numbers)
 }

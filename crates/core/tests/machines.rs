@@ -177,9 +177,12 @@ impl Play for Connecting {
     }
 
     fn tell(&mut self, rng: &mut Rng, now: Instant, connector: &mut Connector) {
-        let address = |rng: &mut Rng| match rng.bool() {
-            true => IpAddr::from([192, 0, 2, rng.u8(1..4)]),
-            false => IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, rng.u16(1..4)]),
+        let address = |rng: &mut Rng| {
+            if rng.bool() {
+                IpAddr::from([192, 0, 2, rng.u8(1..4)])
+            } else {
+                IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, rng.u16(1..4)])
+            }
         };
         let app = || "curl".into();
         let input = match (rng.u8(0..6), self.asked.len()) {

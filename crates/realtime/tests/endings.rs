@@ -202,13 +202,12 @@ async fn a_peer_that_stands_still_is_given_up_though_its_kernel_keeps_the_connec
     let program = Program::start("127.0.0.1:0");
     for over_tcp in [true, false] {
         let to = program.address;
-        let near = match over_tcp {
-            true => Session::connect(to, Config { patience: SILENCE, ..Config::default() }).await.unwrap(),
-            false => {
-                Session::connect_over(move || TcpStream::connect(to), Config { patience: SILENCE, ..Config::default() })
-                    .await
-                    .unwrap()
-            }
+        let near = if over_tcp {
+            Session::connect(to, Config { patience: SILENCE, ..Config::default() }).await.unwrap()
+        } else {
+            Session::connect_over(move || TcpStream::connect(to), Config { patience: SILENCE, ..Config::default() })
+                .await
+                .unwrap()
         };
         assert!(patient(near.peer_is_ours()).await);
         // Its one thread does nothing else until it is let go.

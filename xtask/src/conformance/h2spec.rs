@@ -92,10 +92,12 @@ fn parse(report: &str) -> Outcomes {
         let case = case.split_once("</testcase>").map_or(case, |(case, _)| case);
         let attribute = |name: &str| case.split_once(&format!("{name}=\""))?.1.split_once('"').map(|(value, _)| value);
         let (Some(package), Some(what)) = (attribute("package"), attribute("classname")) else { continue };
-        let outcome = match () {
-            () if case.contains("<failure") || case.contains("<error") => Outcome::Failed,
-            () if case.contains("<skipped") => Outcome::Skipped,
-            () => Outcome::Passed,
+        let outcome = if case.contains("<failure") || case.contains("<error") {
+            Outcome::Failed
+        } else if case.contains("<skipped") {
+            Outcome::Skipped
+        } else {
+            Outcome::Passed
         };
         add(&mut outcomes, &format!("{package}: {what}"), outcome);
     }

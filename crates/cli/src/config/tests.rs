@@ -107,9 +107,12 @@ fn the_example_holds_every_default_and_is_valid_with_and_without_its_signs() {
     let example = schema::example();
     assert_eq!(read(&example).unwrap(), Config::default());
     let keys: Vec<_> = all::ALL.iter().map(|setting| format!("# {} = ", setting.name())).collect();
-    let open = |line: &str| match keys.iter().any(|key| line.starts_with(key.as_str())) {
-        true => line.trim_start_matches("# ").to_owned(),
-        false => line.to_owned(),
+    let open = |line: &str| {
+        if keys.iter().any(|key| line.starts_with(key.as_str())) {
+            line.trim_start_matches("# ").to_owned()
+        } else {
+            line.to_owned()
+        }
     };
     let opened: Vec<_> = example.lines().map(open).collect();
     let config = read(&opened.join("\n")).unwrap();

@@ -140,9 +140,10 @@ fn show(config: &Config, args: &Show) {
             say!("{}[{}]", if section.is_empty() { "" } else { "\n" }, setting.section());
             section = setting.section();
         }
-        match args.origin {
-            true => say!("{} = {value}  # {origin}", setting.name()),
-            false => say!("{} = {value}", setting.name()),
+        if args.origin {
+            say!("{} = {value}  # {origin}", setting.name())
+        } else {
+            say!("{} = {value}", setting.name())
         }
     }
 }

@@ -86,13 +86,17 @@ fn phases(load: &Waterfall, until: f64) -> String {
         let any = |phase: fn(&Fall) -> (f64, f64)| {
             load.falls.iter().map(phase).any(|(begins, ends)| begins < to && ends > from && ends > begins)
         };
-        match () {
-            () if from >= load.load_ms => ' ',
-            () if any(|fall| (fall.first_byte_ms, fall.end_ms)) => '█',
-            () if any(|fall| (fall.sent_ms, fall.first_byte_ms)) => '▒',
-            () if any(|fall| (fall.wanted_ms, fall.sent_ms)) => '░',
+        if from >= load.load_ms {
+            ' '
+        } else if any(|fall| (fall.first_byte_ms, fall.end_ms)) {
+            '█'
+        } else if any(|fall| (fall.sent_ms, fall.first_byte_ms)) {
+            '▒'
+        } else if any(|fall| (fall.wanted_ms, fall.sent_ms)) {
+            '░'
+        } else {
             // The browser computes.
-            () => '·',
+            '·'
         }
     };
     (0..PAGE).map(at).collect::<String>().trim_end().to_owned()

@@ -129,9 +129,10 @@ fn settings(named: Option<&Path>) -> Finding {
 }
 
 fn privilege(_: Option<&Path>) -> Finding {
-    match super::may_change_the_network() {
-        true => works("CAP_NET_ADMIN is held"),
-        false => degraded("CAP_NET_ADMIN is missing: `up` cannot change routes", grant()),
+    if super::may_change_the_network() {
+        works("CAP_NET_ADMIN is held")
+    } else {
+        degraded("CAP_NET_ADMIN is missing: `up` cannot change routes", grant())
     }
 }
 
@@ -147,12 +148,13 @@ fn folders(_: Option<&Path>) -> Finding {
                 rustix::fs::accessat(rustix::fs::CWD, path, rustix::fs::Access::WRITE_OK, rustix::fs::AtFlags::EACCESS)
                     .is_ok()
             });
-            match writable {
-                true => works(format!("{} for the journal", place.state.display())),
-                false => degraded(
+            if writable {
+                works(format!("{} for the journal", place.state.display()))
+            } else {
+                degraded(
                     format!("{} cannot be written", place.state.display()),
                     "run as root, or set STATE_DIRECTORY to a folder of your own",
-                ),
+                )
             }
         }
         Err(why) => degraded(why.to_string(), "set STATE_DIRECTORY to a folder of your own"),
@@ -271,8 +273,9 @@ fn system_calls(_: Option<&Path>) -> Finding {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse::<u32>().ok());
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    match version >= (5, 19) {
-        true => works(format!("Linux {}", release.trim())),
-        false => degraded(format!("Linux {}: static programs are not covered", release.trim()), "Linux 5.19 or later"),
+    if version >= (5, 19) {
+        works(format!("Linux {}", release.trim()))
+    } else {
+        degraded(format!("Linux {}: static programs are not covered", release.trim()), "Linux 5.19 or later")
     }
 }

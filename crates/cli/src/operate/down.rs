@@ -36,9 +36,10 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
             if !report.is_clean() {
                 return Ok(tell(&Undoing::from(&report), "no daemon is running", args.format));
             }
-            match args.format.json {
-                true => output::document(VERSION, serde_json::json!({ "was_up": false })),
-                false => say!("no daemon is running"),
+            if args.format.json {
+                output::document(VERSION, serde_json::json!({ "was_up": false }))
+            } else {
+                say!("no daemon is running")
             }
             Ok(exit::OK)
         }

@@ -44,9 +44,10 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
         }
         Err(why) => return Err(explained(why)),
     };
-    match args.format.json {
-        true => output::document(down::VERSION, serde_json::to_value(&undoing)?),
-        false => say!("{said}"),
+    if args.format.json {
+        output::document(down::VERSION, serde_json::to_value(&undoing)?)
+    } else {
+        say!("{said}")
     }
     // Where nft is not installed, nothing of ours can have been made by it: words do.
     let unseen = undoing.not_looked_at.is_some() && table::program().is_some();

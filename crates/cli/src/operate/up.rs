@@ -172,15 +172,14 @@ pub(super) fn bring_up(settings: Settings, foreground: bool, with_page: bool, fo
         .and_then(|page| page.map_err(|why| complain!("headstart: --ui: the page cannot be served: {why:#}")).ok());
     let status = daemon.status();
     let mut object = serde_json::to_value(&status)?;
-    let tell = |pid: u32| match format.json {
-        true => {
+    let tell = |pid: u32| {
+        if format.json {
             object["pid"] = pid.into();
             if let Some(page) = &page {
                 object["ui"] = page.url.as_str().into();
             }
             output::document(VERSION, object);
-        }
-        false => {
+        } else {
             let changes = output::plural((status.changes.len() + status.omitted) as u64, "change");
             say!("up: {changes}; `headstart status` shows them, `headstart down` undoes them");
             page.iter().for_each(|page| say!("page: {}", page.url));

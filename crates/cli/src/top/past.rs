@@ -47,9 +47,8 @@ impl Past {
         let most = trend.iter().copied().fold(0.0, f64::max);
         // Less than a tenth between them is no difference worth a look.
         let span = (most - least).max(most / 10.0);
-        let bar = |rtt: &f64| match span > 0.0 {
-            true => BARS[((rtt - least) / span * 7.0).round().clamp(0.0, 7.0) as usize],
-            false => BARS[0],
+        let bar = |rtt: &f64| {
+            if span > 0.0 { BARS[((rtt - least) / span * 7.0).round().clamp(0.0, 7.0) as usize] } else { BARS[0] }
         };
         trend.iter().map(bar).collect()
     }

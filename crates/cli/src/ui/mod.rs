@@ -58,9 +58,10 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     let results = Arc::new(Results::of(folders(&args.results)?));
     // Before there are other threads, which inherit what this one waits for.
-    let ending = match args.until_eof {
-        true => std::io::stdin().as_fd().try_clone_to_owned().context("standard input")?,
-        false => headstart_io::sys::signal::ending().context("waiting for signals")?,
+    let ending = if args.until_eof {
+        std::io::stdin().as_fd().try_clone_to_owned().context("standard input")?
+    } else {
+        headstart_io::sys::signal::ending().context("waiting for signals")?
     };
     let at = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
     let listener = TcpListener::bind(at).map_err(|why| crate::accept::cannot_listen(at, "--port", &why))?;

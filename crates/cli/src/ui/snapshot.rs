@@ -43,10 +43,8 @@ fn supervisor(o: &Observation, races: &BTreeMap<u64, Arc<Race>>) -> Value {
     let families = o.families.iter().map(|family| {
         let mut told = json!(family);
         // A moment that it ends at, not how long that is from now.
-        told["suspended_until_ms"] = match family.suspended_ms > 0.0 {
-            true => json!((o.up_ms + family.suspended_ms).round()),
-            false => Value::Null,
-        };
+        told["suspended_until_ms"] =
+            if family.suspended_ms > 0.0 { json!((o.up_ms + family.suspended_ms).round()) } else { Value::Null };
         told["suspended_ms"] = Value::Null;
         (family.family.to_string(), told)
     });

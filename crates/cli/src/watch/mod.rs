@@ -76,9 +76,10 @@ fn change(cause: &Cause, began: bool) -> Value {
 
 /// Notifies the desktop; whether that works.
 fn notified(cause: &Cause, began: bool) -> bool {
-    let (title, body) = match began {
-        true => (cause.words.clone(), format!("{}.", cause.fix)),
-        false => (format!("Over: {}", cause.words), String::new()),
+    let (title, body) = if began {
+        (cause.words.clone(), format!("{}.", cause.fix))
+    } else {
+        (format!("Over: {}", cause.words), String::new())
     };
     let mut command = Command::new("notify-send");
     command.args(["--app-name=headstart", "--"]).args([title, body]);

@@ -158,9 +158,10 @@ async fn connection<F: Future<Output = Answer> + Send + 'static, R: Fn(Asked) ->
         let (server, seat) = (Arc::clone(&server), Arc::clone(&of_requests));
         async move {
             let Server { guard, routes, respond, .. } = &*server;
-            Ok::<_, Infallible>(match seat.admit(seat.own()) {
-                true => answer(guard, routes, respond, &request).await,
-                false => Answer::plain(StatusCode::SERVICE_UNAVAILABLE, "too many connections are open\n").0,
+            Ok::<_, Infallible>(if seat.admit(seat.own()) {
+                answer(guard, routes, respond, &request).await
+            } else {
+                Answer::plain(StatusCode::SERVICE_UNAVAILABLE, "too many connections are open\n").0
             })
         }
     });

@@ -215,11 +215,7 @@ impl Job {
                     self.withheld = Some((Lookup::Addresses(at, list), lack));
                 }
                 (_, Lookup::Addresses(at, list)) => {
-                    let list = self.reachable(list);
-                    (self.v4, self.lacks[0]) = match list.is_empty() {
-                        true => (Lookup::Without(at), Some(Lack::NoData)),
-                        false => (Lookup::Addresses(at, list), lack),
-                    };
+                    (self.v4, self.lacks[0]) = found(at, self.reachable(list), lack);
                 }
                 (_, lookup) => (self.v4, self.lacks[0]) = (lookup, lack),
             },
@@ -233,10 +229,7 @@ impl Job {
     pub fn complete_locally(&mut self, now: Instant, addresses: &[IpAddr]) {
         for family in Family::BOTH {
             let list: Vec<_> = addresses.iter().filter(|a| Family::of(**a) == family).copied().collect();
-            let (lookup, lack) = match list.is_empty() {
-                true => (Lookup::Without(now), Some(Lack::NoData)),
-                false => (Lookup::Addresses(now, list), None),
-            };
+            let (lookup, lack) = found(now, list, None);
             self.complete(now, family, lookup, lack);
         }
     }
@@ -597,4 +590,9 @@ fn domain_for(addr: IpAddr, claim: &Claim) -> Option<Family> {
         (Family::V4, Family::V6) if claim.accepts_mapped => Some(Family::V6),
         _ => None,
     }
+}
+
+/// What a lookup that has led to `list` has come to.
+fn found(at: Instant, list: Vec<IpAddr>, lack: Option<Lack>) -> (Lookup, Option<Lack>) {
+    if list.is_empty() { (Lookup::Without(at), Some(Lack::NoData)) } else { (Lookup::Addresses(at, list), lack) }
 }

@@ -179,15 +179,18 @@ impl Pool {
     /// be none.
     pub fn wanted(&self, now: Instant, host: &Host, known: &Port, chance: f32) -> Result<usize, PoolMiss> {
         let resting = |a: &Account| a.rests_until.is_some_and(|until| now < until);
-        match () {
-            () if is_unknown(known) => Err(PoolMiss::Unknown),
-            () if chance < LIKELY => Err(PoolMiss::Unlikely),
-            () if known.speaks_first || NEVER.contains(&host.port) => Err(PoolMiss::Barred),
-            () if self.hosts.get(host).is_some_and(resting) => Err(PoolMiss::Resting),
+        if is_unknown(known) {
+            Err(PoolMiss::Unknown)
+        } else if chance < LIKELY {
+            Err(PoolMiss::Unlikely)
+        } else if known.speaks_first || NEVER.contains(&host.port) {
+            Err(PoolMiss::Barred)
+        } else if self.hosts.get(host).is_some_and(resting) {
+            Err(PoolMiss::Resting)
+        } else {
             // One is enough to learn from.
-            () if terms(host.port, known).of_use().is_zero() => Ok(1),
-            () if known.parallel >= SIDE_BY_SIDE => Ok(2),
-            () => Ok(1),
+            let learns = terms(host.port, known).of_use().is_zero();
+            Ok(if !learns && known.parallel >= SIDE_BY_SIDE { 2 } else { 1 })
         }
     }
 

@@ -93,10 +93,12 @@ impl Prober {
         if was_busy {
             return;
         }
-        let soon = match () {
-            () if rested && (self.under_way.is_empty() || !self.alive) => now,
-            () if self.alive => now + self.settings.busy,
-            () => now + self.settings.idle,
+        let soon = if rested && (self.under_way.is_empty() || !self.alive) {
+            now
+        } else if self.alive {
+            now + self.settings.busy
+        } else {
+            now + self.settings.idle
         };
         self.at_latest(soon);
         self.unsure = rested && self.last_echo.is_some_and(|at| now.since(at) >= RESTS);
@@ -151,10 +153,12 @@ impl Prober {
         if self.next.is_none_or(|next| now < next) {
             return (lost.then_some(Turn::Lost), None);
         }
-        let between = match () {
-            () if self.alive && self.busy(now) => Some(self.settings.busy),
-            () if self.rests(now) => self.settings.rest,
-            () => Some(self.settings.idle),
+        let between = if self.alive && self.busy(now) {
+            Some(self.settings.busy)
+        } else if self.rests(now) {
+            self.settings.rest
+        } else {
+            Some(self.settings.idle)
         };
         self.next = between.map(|between| now + between);
         self.number = self.number.wrapping_add(1);

@@ -213,9 +213,10 @@ impl Sim {
     /// The program's own connect by the kernel.
     pub fn dial_for(&mut self, call: Call, to: IpAddr) {
         let (after, result) = self.dial(to, PORT);
-        match after.is_zero() {
-            true => self.end(call, Outcome::Tcp(result)),
-            false => drop(self.after(after, Event::End(call, Outcome::Tcp(result)))),
+        if after.is_zero() {
+            self.end(call, Outcome::Tcp(result));
+        } else {
+            self.after(after, Event::End(call, Outcome::Tcp(result)));
         }
     }
 
@@ -285,9 +286,10 @@ impl Os {
     pub fn sleep(&self, time: Duration) -> Wait {
         let mut sim = self.0.borrow_mut();
         let call = sim.call();
-        match time.is_zero() {
-            true => sim.end(call, Outcome::Time),
-            false => drop(sim.after(time, Event::End(call, Outcome::Time))),
+        if time.is_zero() {
+            sim.end(call, Outcome::Time);
+        } else {
+            sim.after(time, Event::End(call, Outcome::Time));
         }
         drop(sim);
         self.wait(call)

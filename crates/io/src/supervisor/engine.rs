@@ -160,9 +160,10 @@ impl Engine {
             return;
         }
         let elapsed = self.clock.now() - attempt.began;
-        let outcome = match attempt.given {
-            true => tcp::outcome_for_bystanders(&attempt.socket, elapsed),
-            false => tcp::outcome(&attempt.socket, elapsed),
+        let outcome = if attempt.given {
+            tcp::outcome_for_bystanders(&attempt.socket, elapsed)
+        } else {
+            tcp::outcome(&attempt.socket, elapsed)
         };
         let result = match outcome {
             Ok(rtt) => AttemptResult::Connected(rtt),

@@ -74,10 +74,9 @@ impl HttpService for Service {
         // The crate does not repeat a write that may have been obeyed; of these the second is refused.
         let is_once = request.headers().contains_key(IF_NONE_MATCH);
         let is_lost = |why: &HttpError| matches!(why.kind(), HttpErrorKind::Interrupted | HttpErrorKind::Timeout);
-        self.exchange(request).await.map_err(|why| match is_once && is_lost(&why) {
-            true => HttpError::new(HttpErrorKind::Request, why),
-            false => why,
-        })
+        self.exchange(request)
+            .await
+            .map_err(|why| if is_once && is_lost(&why) { HttpError::new(HttpErrorKind::Request, why) } else { why })
     }
 }
 

@@ -188,16 +188,24 @@ impl Entry {
 
     fn kind(&self, is_document: bool) -> Kind {
         let of = self.response.content.kind.to_ascii_lowercase();
-        match () {
-            () if is_document => Kind::Doc,
-            () if of.contains("css") => Kind::Css,
-            () if of.contains("javascript") || of.contains("ecmascript") => Kind::Js,
-            () if of.starts_with("image/") => Kind::Img,
-            () if of.contains("font") => Kind::Font,
-            () if of.starts_with("video/") || of.starts_with("audio/") => Kind::Media,
-            () if of.contains("html") => Kind::Frame,
-            () if of.contains("json") || of.contains("xml") || of.contains("plain") => Kind::Xhr,
-            () => Kind::Other,
+        if is_document {
+            Kind::Doc
+        } else if of.contains("css") {
+            Kind::Css
+        } else if of.contains("javascript") || of.contains("ecmascript") {
+            Kind::Js
+        } else if of.starts_with("image/") {
+            Kind::Img
+        } else if of.contains("font") {
+            Kind::Font
+        } else if of.starts_with("video/") || of.starts_with("audio/") {
+            Kind::Media
+        } else if of.contains("html") {
+            Kind::Frame
+        } else if of.contains("json") || of.contains("xml") || of.contains("plain") {
+            Kind::Xhr
+        } else {
+            Kind::Other
         }
     }
 

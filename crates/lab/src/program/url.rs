@@ -62,9 +62,10 @@ impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { scheme, host, port, path } = self;
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-        match *port == scheme.default_port() {
-            true => write!(f, "{}://{host}{path}", scheme.name()),
-            false => write!(f, "{}://{host}:{port}{path}", scheme.name()),
+        if *port == scheme.default_port() {
+            write!(f, "{}://{host}{path}", scheme.name())
+        } else {
+            write!(f, "{}://{host}:{port}{path}", scheme.name())
         }
     }
 }

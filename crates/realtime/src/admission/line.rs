@@ -325,10 +325,7 @@ impl Line {
             }
             return Standing::Outside(if keeps { self.look } else { self.look.max(now + GRACE / 8) });
         }
-        match self.waiting.iter().any(|waiting| waiting.number == number) {
-            true => Standing::Seated,
-            false => Standing::Gone,
-        }
+        if self.waiting.iter().any(|waiting| waiting.number == number) { Standing::Seated } else { Standing::Gone }
     }
 
     /// A connection is done, wherever it was.

@@ -141,10 +141,12 @@ impl Connector {
         let resolved = if list.is_empty() {
             self.tally.of(job.account).unresolved += 1;
             let lacks = |l| job.lacks.contains(&Some(l));
-            match () {
-                () if lacks(Lack::NxDomain) => Resolved::NxDomain,
-                () if lacks(Lack::NoData) => Resolved::NoData,
-                () => Resolved::Unanswered,
+            if lacks(Lack::NxDomain) {
+                Resolved::NxDomain
+            } else if lacks(Lack::NoData) {
+                Resolved::NoData
+            } else {
+                Resolved::Unanswered
             }
         } else {
             self.tally.of(job.account).resolved += 1;

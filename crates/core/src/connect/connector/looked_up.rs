@@ -106,9 +106,10 @@ impl Connector {
             self.timelines.note(now, id, name, told.event.clone());
             if let Some(job) = self.jobs.get_mut(&id) {
                 job.in_want |= told.unsent;
-                match told.services.is_empty() {
-                    true => job.complete(now, *record, told.lookup.clone(), told.lack),
-                    false => job.complete_services(now, told.services.clone()),
+                if told.services.is_empty() {
+                    job.complete(now, *record, told.lookup.clone(), told.lack)
+                } else {
+                    job.complete_services(now, told.services.clone())
                 }
             }
             self.drive(now, id);

@@ -18,12 +18,9 @@ pub(crate) fn reliance(network: &Network, now: Instant, addresses: &[IpAddr], pe
     let answered = |a: &IpAddr| network.peer(*a).is_some_and(|p| p.will_do(now));
     let mut good = addresses.iter().filter(good);
     let of_use = network.family(pending).has_route;
-    match () {
-        () if !of_use => Some(RESOLUTION_DELAY),
-        () if good.any(|a| network.family(pending).is_unanswered() || answered(a)) => Some(RESOLUTION_DELAY),
-        // A connection, opened meanwhile to see whether they will do, ends the wait.
-        () => None,
-    }
+    let mut will_do = || good.any(|a| network.family(pending).is_unanswered() || answered(a));
+    // Else a connection, opened meanwhile to see whether they will do, ends the wait.
+    (!of_use || will_do()).then_some(RESOLUTION_DELAY)
 }
 
 #[cfg(test)]

@@ -382,9 +382,10 @@ impl Story {
             self.peer_ends();
             self.ends();
             let (from, end) = (self.program.unacked, self.data_end());
-            match self.program.next > from {
-                true => self.send(from.min(end), (from + MSS).min(end)),
-                false => self.probe(),
+            if self.program.next > from {
+                self.send(from.min(end), (from + MSS).min(end))
+            } else {
+                self.probe()
             }
             self.pass(Duration::from_millis(250));
         }

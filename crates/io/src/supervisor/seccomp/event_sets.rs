@@ -72,9 +72,10 @@ pub(super) fn memberships(thread: i32, number: RawFd, inode: u64) -> Result<Vec<
     }
     // Where we cannot have a descriptor of that number, we cannot register it.
     let limit = || rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    match found.is_empty() || limit().is_none_or(|limit| u64::try_from(number).is_ok_and(|n| n < limit)) {
-        true => Ok(found),
-        false => Err(Pass::EventSet),
+    if found.is_empty() || limit().is_none_or(|limit| u64::try_from(number).is_ok_and(|n| n < limit)) {
+        Ok(found)
+    } else {
+        Err(Pass::EventSet)
     }
 }
 

@@ -68,9 +68,10 @@ impl Held {
 
     /// Lets the kernel make the call, if that is still the call that the program made. A caller that has gone needs no answer.
     fn resume(&self, listener: &Listener) {
-        let _ = match self.is_in_place() {
-            true => listener.resume(self.call.id),
-            false => listener.answer(self.call.id, Err(Errno::BADF.raw_os_error())),
+        let _ = if self.is_in_place() {
+            listener.resume(self.call.id)
+        } else {
+            listener.answer(self.call.id, Err(Errno::BADF.raw_os_error()))
         };
     }
 }

@@ -146,10 +146,11 @@ fn over_the_kernel(cx: &Context, wanted: &[&Condition], outcome: &mut Outcome) -
         }
         let played = kernel::play(condition, *stack, kernel::size(condition, cx.quick), cx.seed)?;
         for doubt in played.doubts {
-            match condition.busy {
+            if condition.busy {
                 // It is what was asked for: all ways of sending met it alike.
-                true => outcome.notes.push(format!("{name}: {doubt}.")),
-                false => outcome.invalidate(format!("{name}: {doubt}")),
+                outcome.notes.push(format!("{name}: {doubt}."));
+            } else {
+                outcome.invalidate(format!("{name}: {doubt}"));
             }
         }
         if let Some(why) = &played.unbundled {

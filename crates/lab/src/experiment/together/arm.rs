@@ -73,9 +73,10 @@ fn entry<T: Copy>(all: &'static [T], is: impl Fn(&T) -> bool, what: &str) -> any
 impl Arm {
     /// A browser of this arm that has never loaded anything: `world` behind its own link, or behind this and `fast`.
     pub fn browser(&self, world: &World, fast: &str, seed: u64) -> anyhow::Result<Browser> {
-        let browser = match self.steer {
-            true => Browser::steered(world, self.connecting()?, seed, &self.steering(&world.link, fast)?)?,
-            false => Browser::new(world, self.connecting()?, seed)?,
+        let browser = if self.steer {
+            Browser::steered(world, self.connecting()?, seed, &self.steering(&world.link, fast)?)?
+        } else {
+            Browser::new(world, self.connecting()?, seed)?
         };
         Ok(browser.before(self.rule()?, world))
     }
@@ -88,9 +89,10 @@ impl Arm {
     /// How its browser gets connected.
     fn connecting(&self) -> anyhow::Result<BrowserArm> {
         let ours = entry(race::ALL, |race| race.name == race::DEFAULT, "race")?;
-        Ok(match self.connect {
-            true => BrowserArm { name: self.name, race: ours, lifetime: AN_HOUR, ahead: Ahead::ON, ready: false },
-            false => BrowserArm { name: self.name, ..BrowserArm::BARE },
+        Ok(if self.connect {
+            BrowserArm { name: self.name, race: ours, lifetime: AN_HOUR, ahead: Ahead::ON, ready: false }
+        } else {
+            BrowserArm { name: self.name, ..BrowserArm::BARE }
         })
     }
 

@@ -97,12 +97,15 @@ impl Message {
 fn by_word(text: &str) -> Option<CacheStatus> {
     let word = text.split([' ', ';']).next().unwrap_or_default();
     let has = |parts: &[&str]| parts.iter().any(|part| word.contains(part));
-    match () {
-        // Before "hit": a copy that had to be asked about.
-        () if has(&["refresh", "revalidated", "expired"]) => Some(CacheStatus::Miss),
-        () if has(&["hit", "stale", "updating"]) => Some(CacheStatus::Hit),
-        () if has(&["miss", "bypass", "dynamic", "pass", "nocache"]) => Some(CacheStatus::Miss),
-        () => None,
+    // Before "hit": a copy that had to be asked about.
+    if has(&["refresh", "revalidated", "expired"]) {
+        Some(CacheStatus::Miss)
+    } else if has(&["hit", "stale", "updating"]) {
+        Some(CacheStatus::Hit)
+    } else if has(&["miss", "bypass", "dynamic", "pass", "nocache"]) {
+        Some(CacheStatus::Miss)
+    } else {
+        None
     }
 }
 

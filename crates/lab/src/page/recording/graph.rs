@@ -144,15 +144,22 @@ fn kind(exchange: &Exchange) -> Kind {
     let target = String::from_utf8_lossy(exchange.target()).to_ascii_lowercase();
     let path = target.split('?').next().unwrap_or_default();
     let ends = |with: &[&str]| with.iter().any(|w| path.ends_with(w));
-    match () {
-        () if of.contains("css") || ends(&[".css"]) => Kind::Css,
-        () if of.contains("javascript") || ends(&[".js"]) => Kind::Js,
-        () if of.starts_with("image/") => Kind::Img,
-        () if of.contains("font") || ends(&[".woff", ".woff2", ".ttf", ".eot"]) => Kind::Font,
-        () if of.starts_with("video/") || of.starts_with("audio/") => Kind::Media,
-        () if of.contains("html") => Kind::Frame,
-        () if of.contains("json") || of.contains("xml") => Kind::Xhr,
-        () => Kind::Other,
+    if of.contains("css") || ends(&[".css"]) {
+        Kind::Css
+    } else if of.contains("javascript") || ends(&[".js"]) {
+        Kind::Js
+    } else if of.starts_with("image/") {
+        Kind::Img
+    } else if of.contains("font") || ends(&[".woff", ".woff2", ".ttf", ".eot"]) {
+        Kind::Font
+    } else if of.starts_with("video/") || of.starts_with("audio/") {
+        Kind::Media
+    } else if of.contains("html") {
+        Kind::Frame
+    } else if of.contains("json") || of.contains("xml") {
+        Kind::Xhr
+    } else {
+        Kind::Other
     }
 }
 

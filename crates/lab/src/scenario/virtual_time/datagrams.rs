@@ -72,10 +72,7 @@ impl Actor for Datagrams {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        match self.sent < self.count {
-            true => Some(self.due(self.sent)),
-            false => (!self.over).then(|| self.end()),
-        }
+        if self.sent < self.count { Some(self.due(self.sent)) } else { (!self.over).then(|| self.end()) }
     }
 
     fn measured(&self) -> Measured {

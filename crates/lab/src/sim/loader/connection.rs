@@ -178,9 +178,10 @@ impl Connection {
 
     /// A segment has come to the end that it was sent to.
     pub fn receive(&mut self, now: Instant, segment: &Segment) {
-        let (sender, receiver) = match segment.up {
-            true => (&mut self.down.sender, &mut self.up.receiver),
-            false => (&mut self.up.sender, &mut self.down.receiver),
+        let (sender, receiver) = if segment.up {
+            (&mut self.down.sender, &mut self.up.receiver)
+        } else {
+            (&mut self.up.sender, &mut self.down.receiver)
         };
         if let Some(ranges) = &segment.acknowledges {
             sender.acknowledged(now, ranges);
