@@ -5,7 +5,6 @@
 //! `PREFIX/.failed/ID` has the reason of a failure; `PREFIX/.damaged/` what was put aside. What is read lies as a copy in a private
 //! folder, as [`super::Results`] have it.
 
-use super::Committed;
 use crate::bucket::Bucket;
 use crate::program::Folder;
 use anyhow::{Context as _, bail};
@@ -24,6 +23,15 @@ pub enum Extent {
     Records,
     /// All of them.
     Whole,
+}
+
+/// How the work of a worker came among the results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Committed {
+    /// It is the result.
+    First,
+    /// Another worker's is.
+    Another,
 }
 
 /// Results in a bucket.

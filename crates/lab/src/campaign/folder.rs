@@ -4,7 +4,7 @@
 //! that do the same task the first rename wins, and the other's work is deleted. Nothing depends on a clock. A task that failed leaves
 //! `.failed/ID` with the reason, until it is done. Results in a bucket ([`super::bucket`]) have copies in such a folder.
 
-use super::bucket::{Extent, Remote};
+use super::bucket::{Committed, Extent, Remote};
 use super::{Task, VERSION, sha256};
 use crate::bucket::{self, Bucket};
 use crate::experiment::Outcome;
@@ -78,15 +78,6 @@ pub enum Look {
     Done(Box<(Record, Outcome)>),
     /// A folder that is not whole, and why.
     Damaged(String),
-}
-
-/// How the work of a worker came into the folder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Committed {
-    /// It is the result.
-    First,
-    /// Another worker's is.
-    Another,
 }
 
 /// A task that a worker does now.
@@ -373,7 +364,7 @@ fn bytes(file: &Path) -> anyhow::Result<Vec<u8>> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::text::Builds;
+    use super::super::Builds;
     use super::*;
     use crate::experiment::{self, Row, Series, Speeds};
 

@@ -27,14 +27,14 @@ mod task;
 mod text;
 
 pub use account::{Account, Counted, Place, collect};
-pub use bucket::Extent;
+pub use bucket::{Committed, Extent};
 pub use compare::{Change, Comparison, Judged, compare};
-pub use folder::{Brief, Committed, Glance, Look, Part, Record, Results};
+pub use folder::{Brief, Glance, Look, Part, Record, Results};
 pub use plan::{Plan, Shard};
 pub use pooled::{Agreement, Pooled, pool};
 pub use tables::{SCHEMA, SCHEMA_VERSION, Tables};
-pub use task::{Needs, Pages, Task, digest_of_file, digest_of_pages};
-pub use text::{Builds, Campaign, Seeds, Set};
+pub use task::{Builds, Needs, Pages, Task, digest_of_file, digest_of_pages};
+pub use text::{Campaign, Seeds, Set};
 
 /// Version of the lines of a plan and of the records beside results.
 pub const VERSION: u32 = 1;

@@ -104,7 +104,7 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
-    use super::super::text::{Builds, Campaign};
+    use super::super::{Builds, Campaign};
     use super::*;
     use std::path::Path;
 

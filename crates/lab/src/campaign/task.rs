@@ -1,6 +1,6 @@
-//! A task of a campaign: one experiment in one condition with one seed at one speed, and the id that says so.
+//! A task of a campaign: one experiment in one condition with one seed at one speed, and the id that says so;
+//! what the id is made from: the programs and the pages.
 
-use super::text::Builds;
 use super::{VERSION, hex, sha256};
 use crate::experiment::{Entry, Speeds};
 use anyhow::Context as _;
@@ -51,6 +51,15 @@ pub struct Pages {
     pub path: PathBuf,
     /// SHA-256 of their names and contents.
     pub sha256: String,
+}
+
+/// What programs the results come from: SHA-256 of the file of each.
+#[derive(Clone, Debug)]
+pub struct Builds {
+    /// Of the lab's program.
+    pub lab: String,
+    /// Of the program that is measured with real packets, if it is there.
+    pub headstart: Option<String>,
 }
 
 /// What a host must have for a task.

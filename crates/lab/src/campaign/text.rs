@@ -3,8 +3,7 @@
 //! A set stands for the product of what it names. The arms of an experiment are never split: they are paired, and compared within one
 //! task.
 
-use super::Task;
-use super::task::{Pages, digest_of_pages};
+use super::task::{Builds, Pages, Task, digest_of_pages};
 use crate::experiment::{self, Entry, ExperimentError, Speeds};
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
@@ -84,15 +83,6 @@ impl Seeds {
             Self::Range { from, to } => to.saturating_sub(*from).saturating_add(u64::from(to >= from)),
         }
     }
-}
-
-/// What programs the results come from: SHA-256 of the file of each.
-#[derive(Clone, Debug)]
-pub struct Builds {
-    /// Of the lab's program.
-    pub lab: String,
-    /// Of the program that is measured with real packets, if it is there.
-    pub headstart: Option<String>,
 }
 
 impl Campaign {
