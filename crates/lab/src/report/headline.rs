@@ -4,9 +4,10 @@
 //! measured beside it, both by 95 % intervals. Where the baseline is not what the paper prints, the problem is absent and
 //! nothing is said. Reads outcomes, measures nothing.
 
+use super::layout::Kind;
 use super::number::{self, NONE};
 use super::summary::interval;
-use super::table::{Kind, Table};
+use super::table::Table;
 use crate::experiment::{Claim, Claims, Direction, Figure, Headline, Outcome, Row, Verdict};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};

@@ -1,10 +1,20 @@
-//! Columns on a terminal: widths by content, by the crate comfy-table. Knows nothing of what it sets.
+//! Kinds of columns, and columns on a terminal: widths by content, by the crate comfy-table. Knows nothing of what it sets.
 
 use super::escape;
-use super::table::Kind;
 use comfy_table::{
     Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, TableComponent, Width, presets,
 };
+
+/// How a column is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// To the left; broken at spaces or hyphens on a narrow terminal.
+    Text,
+    /// To the right; broken at spaces where there is no room for it.
+    Number,
+    /// A verdict: as a number, but to the left, marked by colour and sign where the form has them.
+    Verdict,
+}
 
 /// Space behind a column, and where there is no room for that.
 const GAP: usize = 2;

@@ -5,9 +5,10 @@
 //! measures nothing.
 
 use super::headline;
+use super::layout::Kind;
 use super::number::{self, NONE};
 use super::summary::interval;
-use super::table::{Kind, Table};
+use super::table::Table;
 use crate::experiment::{Claim, Claims, Direction, Extent, Outcome, Row, Verdict};
 use headstart_core::connect::race;
 use serde_json::{Value, json};

@@ -18,9 +18,10 @@ mod table;
 mod tour;
 
 pub use html::page;
+pub use layout::Kind;
 pub use markdown::markdown;
 pub use number::{change, figure, ratio, with_unit};
-pub use table::{Kind, Table};
+pub use table::Table;
 
 use crate::experiment::{Claims, Outcome, OutcomeError, Row};
 use std::fs;

@@ -2,8 +2,9 @@
 //!
 //! Reads outcomes and claims, computes nothing but summaries of samples that are already there.
 
+use super::layout::Kind;
 use super::number::{self, NONE, figure};
-use super::table::{Kind, Table};
+use super::table::Table;
 use crate::experiment::{Claims, Fall, Outcome, Price, Row, Series, Verdict, Waterfall};
 use crate::stats::{Interval, median, quantile};
 

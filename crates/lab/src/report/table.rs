@@ -2,19 +2,9 @@
 //!
 //! Knows nothing of what it shows. Cells are plain text; each form escapes them itself. Never adds colour unless told.
 
-use super::{escape, layout};
+use super::escape;
+use super::layout::{self, Kind};
 use maud::{Markup, html};
-
-/// How a column is set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// To the left; broken at spaces or hyphens on a narrow terminal.
-    Text,
-    /// To the right; broken at spaces where there is no room for it.
-    Number,
-    /// A verdict: as a number, but to the left, marked by colour and sign where the form has them.
-    Verdict,
-}
 
 /// A table with a caption.
 #[derive(Clone, Debug, PartialEq, Eq)]
