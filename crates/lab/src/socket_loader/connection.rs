@@ -1,7 +1,7 @@
 //! A connection of the loader: to the first address that answers, TLS, then one request after the other (HTTP/1.1) or all at
 //! once (HTTP/2; HTTP/3 is [`super::http3`]'s).
 
-use super::{ObjectEvent, Queue, Shared, Transport, http3};
+use super::{FALLBACK, ObjectEvent, Queue, Shared, Transport, http3};
 use crate::page::Protocol;
 use crate::server::head::{self, Chunks, Framing};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto};
@@ -10,14 +10,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Chromium's `kIPv6FallbackTime`.
-pub(super) const FALLBACK: Duration = Duration::from_millis(300);
 /// Chromium's windows: 6 MiB a stream, 15 MiB a connection.
 const STREAM_WINDOW: u32 = 6 << 20;
 const CONNECTION_WINDOW: u32 = 15 << 20;
@@ -53,7 +50,7 @@ pub(super) async fn serve(
             }
             return;
         }
-        first = Some(next(&queue, &shared).await);
+        first = Some(queue.next(&shared.requests).await);
     }
 }
 
@@ -107,16 +104,6 @@ async fn connect_to(address: SocketAddr, transport: Transport) -> io::Result<Tcp
     TcpSocket::from_std_stream(socket.into()).connect(address).await
 }
 
-/// The next object of the queue, when there is one.
-pub(super) async fn next(queue: &Queue, shared: &Shared) -> usize {
-    loop {
-        match queue.take(&shared.requests) {
-            Some(object) => return object,
-            None => queue.new.notified().await,
-        }
-    }
-}
-
 /// Until the server says that it closes the connection.
 async fn one_by_one(
     mut stream: TlsStream<TcpStream>,
@@ -128,7 +115,7 @@ async fn one_by_one(
     loop {
         let object = match first.take() {
             Some(object) => object,
-            None => next(queue, shared).await,
+            None => queue.next(&shared.requests).await,
         };
         let asked = exchange(&mut stream, object, &mut read, shared).await;
         let _ = shared.tell.send(if asked.is_ok() { ObjectEvent::Done(object) } else { ObjectEvent::Failed(object) });
@@ -206,7 +193,7 @@ async fn all_at_once(
     loop {
         let object = match first.take() {
             Some(object) => object,
-            None => next(queue, shared).await,
+            None => queue.next(&shared.requests).await,
         };
         client = client.ready().await.map_err(io::Error::other)?;
         let asked = &shared.requests[object];

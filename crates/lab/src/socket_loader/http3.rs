@@ -1,7 +1,6 @@
 //! A connection of the loader over QUIC: all requests at once (HTTP/3).
 
-use super::connection::{FALLBACK, next};
-use super::{ObjectEvent, Queue, Shared};
+use super::{FALLBACK, ObjectEvent, Queue, Shared};
 use bytes::{Buf as _, Bytes};
 use h3::client::RequestStream;
 use quinn::crypto::rustls::QuicClientConfig;
@@ -22,7 +21,7 @@ pub(super) async fn serve(name: &str, mut first: Option<usize>, queue: &Queue, s
     loop {
         let object = match first.take() {
             Some(object) => object,
-            None => next(queue, shared).await,
+            None => queue.next(&shared.requests).await,
         };
         let asked = &shared.requests[object];
         let request = http::Request::get(format!("https://{}{}", asked.host, asked.target))

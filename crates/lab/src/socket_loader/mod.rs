@@ -19,6 +19,8 @@ use tokio::sync::{Notify, mpsc};
 
 /// Connections an origin over HTTP/1.1: Chromium, Firefox and Safari alike.
 const CONNECTIONS: usize = 6;
+/// Chromium's `kIPv6FallbackTime`.
+const FALLBACK: Duration = Duration::from_millis(300);
 /// A load that takes longer is given up.
 const LONGEST: Duration = Duration::from_secs(120);
 
@@ -89,6 +91,16 @@ impl Queue {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let first = (0..waiting.len()).min_by_key(|i| (requests[waiting[*i]].urgency, *i))?;
         Some(waiting.remove(first))
+    }
+
+    /// The next object, when there is one.
+    async fn next(&self, requests: &[Request]) -> usize {
+        loop {
+            match self.take(requests) {
+                Some(object) => return object,
+                None => self.new.notified().await,
+            }
+        }
     }
 
     fn add(&self, object: usize) -> usize {
