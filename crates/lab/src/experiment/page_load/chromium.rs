@@ -5,7 +5,7 @@
 //! network, in virtual time and over real sockets; how far each is from Chromium is said, not corrected.
 
 use super::put::{Put, generated, recorded};
-use super::{PLACES, Place, rows};
+use super::{PLACES, Place, measure};
 use crate::browser::{BrowserError, BrowserLoad, Chromium};
 use crate::experiment::quiet::Quiet;
 use crate::experiment::{Condition as About, Context, Outcome, Row, Series, in_ms, losers};
@@ -33,9 +33,9 @@ const WITH_WORK: &str = "loader-and-near";
 
 /// A way of loading pages in a real browser: its name, whether headstart is below it, whether it speaks HTTP/3.
 type Arm = (&'static str, bool, bool);
-const OVER_TCP: [Arm; 2] = [("bare", false, false), (rows::OURS, true, false)];
+const OVER_TCP: [Arm; 2] = [("bare", false, false), (measure::OURS, true, false)];
 /// Where a page has hosts that speak HTTP/3, these too.
-const OVER_QUIC: [Arm; 2] = [(rows::BARE_H3, false, true), (rows::OURS_H3, true, true)];
+const OVER_QUIC: [Arm; 2] = [(measure::BARE_H3, false, true), (measure::OURS_H3, true, true)];
 
 /// Times in ms by arm and page: the same number by each arm.
 struct Taken {
@@ -325,7 +325,7 @@ fn tell(cx: &Context, outcome: &mut Outcome, condition: &str, taken: &Taken) -> 
         }
         page_by_page(outcome, (ours, bare), &taken.loads(), cx.seed)?;
     }
-    if let Some((over_quic, over_tcp)) = of(rows::BARE_H3).zip(of("bare")) {
+    if let Some((over_quic, over_tcp)) = of(measure::BARE_H3).zip(of("bare")) {
         outcome.rows.push(Row::compare(over_quic, over_tcp, Statistic::Mean, Pairing::Paired, cx.seed)?);
     }
     outcome.samples.extend(all);
@@ -378,7 +378,7 @@ mod tests {
     fn rows(bare: &[Option<f64>], ours: &[Option<f64>]) -> Vec<(String, f64, Option<f64>)> {
         let mut painted = Taken::of_pages(1);
         painted.add(0, "bare", bare.iter().copied());
-        painted.add(0, rows::OURS, ours.iter().copied());
+        painted.add(0, measure::OURS, ours.iter().copied());
         let mut outcome = Outcome::new("x", 1);
         tell_paints(&mut outcome, painted.series("lte", PAINT), 1).unwrap();
         assert_eq!(outcome.samples.len(), 2);

@@ -10,6 +10,19 @@ use headstart_core::connect::cache::Lifetime;
 use headstart_core::connect::{Ahead, race};
 use headstart_core::time::Duration;
 
+/// All of connect together.
+pub const OURS: &str = "headstart";
+/// The same in a browser that speaks HTTP/3.
+pub const OURS_H3: &str = "headstart-h3";
+/// That browser by itself.
+pub const BARE_H3: &str = "bare-h3";
+/// The browser alone once more, while the same links draw other numbers: how much of a difference is luck.
+pub const AGAIN: &str = "bare-again";
+/// What the other arms are compared with.
+pub const BASELINES: [&str; 2] = ["sequential", "bare"];
+/// What is measured.
+pub const METRIC: &str = "page load time";
+
 /// 3600 s: paper 1, section III-C.
 const AN_HOUR: Lifetime = Lifetime::Fixed(Duration::from_secs(3600));
 /// Between the visits: longer than the lifetime of every record, shorter than an hour.
@@ -63,13 +76,13 @@ pub fn arms() -> Vec<(BrowserArm, bool)> {
         name => BrowserArm { name, race, lifetime: Lifetime::Ttl, ahead: Ahead::OFF, ready: false },
     };
     let ours = race::ALL.iter().find(|e| e.name == race::DEFAULT);
-    let ahead = |race| BrowserArm { name: super::rows::OURS, race, lifetime: AN_HOUR, ahead: Ahead::ON, ready: false };
+    let ahead = |race| BrowserArm { name: OURS, race, lifetime: AN_HOUR, ahead: Ahead::ON, ready: false };
     let all = [BrowserArm::BARE].into_iter().chain(race::ALL.iter().map(raced));
-    let again = BrowserArm { name: super::rows::AGAIN, ..BrowserArm::BARE };
+    let again = BrowserArm { name: AGAIN, ..BrowserArm::BARE };
     let over_tcp = all.chain(ours.map(ahead)).chain([BrowserArm::READY, again]).map(|arm| (arm, false));
     let named = |name, arm: BrowserArm| (BrowserArm { name, ..arm }, true);
-    let over_quic = [named(super::rows::BARE_H3, BrowserArm::BARE)].into_iter();
-    over_tcp.chain(over_quic).chain(ours.map(|race| named(super::rows::OURS_H3, ahead(race)))).collect()
+    let over_quic = [named(BARE_H3, BrowserArm::BARE)].into_iter();
+    over_tcp.chain(over_quic).chain(ours.map(|race| named(OURS_H3, ahead(race)))).collect()
 }
 
 /// What one arm did.
@@ -103,10 +116,8 @@ pub struct Block {
 
 /// The visits of an arm: those that learn from launch to launch, and what they are compared with, make more of them.
 fn visits(arm: &BrowserArm) -> &'static [Visit] {
-    let more = arm.ready
-        || arm.ahead != Ahead::OFF
-        || super::rows::BASELINES.contains(&arm.name)
-        || [super::rows::AGAIN, super::rows::BARE_H3].contains(&arm.name);
+    let more =
+        arm.ready || arm.ahead != Ahead::OFF || BASELINES.contains(&arm.name) || [AGAIN, BARE_H3].contains(&arm.name);
     if more { &Visit::ALL } else { &[Visit::First, Visit::Later] }
 }
 
@@ -144,7 +155,7 @@ impl Block {
             let mut waits = [[Duration::ZERO; 2]; Visit::ALL.len()];
             for n in 0..seeds {
                 let (mut world, seed) = world_of(place, page, seed, n);
-                if taken.arm.name == super::rows::AGAIN {
+                if taken.arm.name == AGAIN {
                     world.seed = !world.seed;
                 }
                 let mut browser = Browser::new(&world, taken.arm, seed)?;
@@ -168,7 +179,7 @@ impl Block {
                 taken.queries += traffic.queries;
                 taken.unused += browser.unused();
             }
-            if [BrowserArm::BARE.name, super::rows::OURS].contains(&taken.arm.name) {
+            if [BrowserArm::BARE.name, OURS].contains(&taken.arm.name) {
                 taken.visit_for_a_week(page, reading, world_of(place, page, seed, 0))?;
             }
             for visit in visits {
@@ -187,7 +198,7 @@ impl Block {
             let taken = self.taken.iter().find(|t| t.arm.name == arm);
             taken.map_or(&[][..], |t| t.times[Visit::Launched as usize].as_slice())
         };
-        let gains = times(super::rows::OURS).iter().zip(times(BrowserArm::BARE.name)).map(|(a, b)| a / b);
+        let gains = times(OURS).iter().zip(times(BrowserArm::BARE.name)).map(|(a, b)| a / b);
         let mut gains: Vec<(f64, usize)> = gains.enumerate().map(|(n, gain)| (gain, n)).collect();
         gains.sort_by(|a, b| a.0.total_cmp(&b.0));
         gains.get(gains.len() / 2).map_or(0, |(_, page)| *page)
@@ -199,7 +210,7 @@ impl Block {
         let mut all: Vec<(&str, Load)> = Vec::new();
         let page = &page.over_tcp();
         for taken in &self.taken {
-            if ![BrowserArm::BARE.name, super::rows::OURS].contains(&taken.arm.name) {
+            if ![BrowserArm::BARE.name, OURS].contains(&taken.arm.name) {
                 continue;
             }
             let (world, seed) = world_of(self.place, page, seed, 0);
@@ -234,7 +245,7 @@ impl Block {
         if values.len() == 0 {
             return None;
         }
-        Some(Series::new(&self.condition(visit), super::rows::METRIC, "ms", arm, values))
+        Some(Series::new(&self.condition(visit), METRIC, "ms", arm, values))
     }
 
     /// All samples.

@@ -1,6 +1,6 @@
 //! Arms beside their baselines, the paper's claim, and the page that loses most.
 
-use super::measure::{Block, Visit};
+use super::measure::{AGAIN, BARE_H3, BASELINES, Block, METRIC, OURS, OURS_H3, Visit};
 use crate::experiment::{Claims, Row, Series, losers};
 use crate::stats::{Pairing, Statistic};
 
@@ -8,23 +8,13 @@ use crate::stats::{Pairing, Statistic};
 pub const CLAIM: &str = "P1.8";
 /// The condition by which it is judged: the paper's network, as far as its baselines show it.
 pub const JUDGED: &str = "dual-stack";
-/// All of connect together.
-pub const OURS: &str = "headstart";
-/// The same in a browser that speaks HTTP/3.
-pub const OURS_H3: &str = "headstart-h3";
-/// That browser by itself.
-pub const BARE_H3: &str = "bare-h3";
-/// The browser alone once more, while the same links draw other numbers: how much of a difference is luck.
-pub const AGAIN: &str = "bare-again";
-/// What is measured.
-pub const METRIC: &str = "page load time";
 /// The paper's method.
 const PAPERS: &str = "simultaneous";
-pub const BASELINES: [&str; 2] = ["sequential", "bare"];
 const STATISTICS: [Statistic; 3] = [Statistic::Mean, Statistic::Median, Statistic::Quantile(0.95)];
 
 /// The pages that the paper looks at, in ms: Fig. 17.
 const PAPERS_PAGES: std::ops::Range<f64> = 1500.0..3000.0;
+
 /// Every comparison of a block; rows serve the claim where `claims` are given.
 pub fn of(block: &Block, claims: Option<&Claims>, seed: u64) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
