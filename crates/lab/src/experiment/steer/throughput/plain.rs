@@ -2,7 +2,7 @@
 //!
 //! The baseline for ours. It answers only its peer, and serves for minutes: no roaming, no cookies, no account.
 
-use super::rig::{HOST, INSIDE, OUTSIDE, Polled};
+use super::super::ends::{HOST, INSIDE, Polled};
 use boringtun::noise::{Tunn, TunnResult};
 use boringtun::x25519::{PublicKey, StaticSecret};
 use headstart_core::steer::Channel;
@@ -36,8 +36,8 @@ pub struct Settings {
     to: Option<SocketAddr>,
 }
 
-/// The host's end and the gateway's. Keys are of this run, and guard nothing.
-pub fn pair() -> [Settings; 2] {
+/// The host's end and the gateway's, which the host finds at `gateway`. Keys are of this run, and guard nothing.
+pub fn pair(gateway: Ipv4Addr) -> [Settings; 2] {
     let keys = [0, 1].map(|_: usize| {
         let mut bytes = [0; 32];
         fastrand::fill(&mut bytes);
@@ -46,7 +46,7 @@ pub fn pair() -> [Settings; 2] {
     let public = [0, 1].map(|n: usize| PublicKey::from(&keys[n]));
     let [of_host, of_gateway] = keys;
     [
-        Settings { own: HOST, secret: of_host, peer: public[1], to: Some((OUTSIDE, PORT).into()) },
+        Settings { own: HOST, secret: of_host, peer: public[1], to: Some((gateway, PORT).into()) },
         Settings { own: INSIDE, secret: of_gateway, peer: public[0], to: None },
     ]
 }

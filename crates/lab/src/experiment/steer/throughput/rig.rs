@@ -1,16 +1,14 @@
 //! Two namespaces, two pairs of veth between them, and both ends of a tunnel in threads of their own.
 
-use super::super::ends::{self, End, Shape};
+use super::super::ends::{self, End, INSIDE, Shape};
 use super::plain;
 use headstart_core::steer::Channel;
 use headstart_io::sys::netlink::{LOOPBACK, Mac, Netlink, VethEnd};
 use headstart_io::sys::netns::NetNs;
 use std::net::{IpAddr, Ipv4Addr};
 
-pub use super::super::ends::{HOST, INSIDE, Polled};
-
 /// Where the gateway is on the fat link, and on the fast one.
-pub const OUTSIDE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+const OUTSIDE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 const OUTSIDE_FAST: Ipv4Addr = Ipv4Addr::new(192, 0, 3, 2);
 
 /// By what the host reaches the gateway.
@@ -68,7 +66,7 @@ impl Rig {
                 return Ok(rig);
             }
             Way::Plain => {
-                let [of_host, of_gateway] = plain::pair();
+                let [of_host, of_gateway] = plain::pair(OUTSIDE);
                 [
                     End::start(&rig.gateway, move |clock| plain::Plain::open(&of_gateway, clock))?,
                     End::start(&rig.host, move |clock| plain::Plain::open(&of_host, clock))?,
