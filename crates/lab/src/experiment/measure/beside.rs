@@ -2,8 +2,8 @@
 //! with an interface without super-packets), and others, if their programs are there. `cargo xtask peers` builds those; nothing here
 //! is linked with them, and the lab does without.
 
-use super::arm::{WIRED, Wire};
-use super::cost::Counts;
+use super::process::{Counts, megabytes};
+use super::wire::{WIRED, Wire};
 use crate::program::undisturbed;
 use anyhow::{Context as _, bail};
 use headstart_core::time::Duration;
@@ -84,7 +84,7 @@ impl Beside {
     pub fn account(&self, said: &mut Value) -> anyhow::Result<()> {
         let pid = self.child.id();
         said["ran_s"] = json!(Counts::of(pid)?.ran_since(self.before));
-        said["peak_mb"] = json!(super::cost::megabytes(pid, "VmHWM:")?);
+        said["peak_mb"] = json!(megabytes(pid, "VmHWM:")?);
         Ok(())
     }
 

@@ -4,9 +4,10 @@
 //! its battery is low (section 2). Here a control group gives a program a share of one processor, and a link is as slow as
 //! 802.11g; no processor of the host is ever taken away. What state a device was in is read from recorded folders.
 
-use super::arm::{self, BARE, EBPF, OURS, Place, Stage, WIRED, Wire, numbers};
+use super::arm::{self, BARE, EBPF, OURS, Place, Stage, numbers};
 use super::latency::{self, world};
 use super::throughput;
+use super::wire::{WIRED, Wire};
 use crate::cgroup::Group;
 use crate::device::{DeviceState, Snapshot};
 use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Row, Series, Speeds};

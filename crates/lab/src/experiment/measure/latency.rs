@@ -3,8 +3,9 @@
 //! As the two applications of the paper do it: many connections without data, and small requests over one connection whose
 //! TCP_NODELAY is set. Beside the paper's round-trip times, a wire without any, where a forwarder's own microseconds show.
 
-use super::arm::{self, BARE, EBPF, OURS, Place, Stage, Wire, numbers};
+use super::arm::{self, BARE, EBPF, OURS, Place, Stage, numbers};
 use super::least::LEAST;
+use super::wire::{WIRED, Wire};
 use crate::experiment::target::Target;
 use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Row, Series, Speeds};
 use crate::netns::Network;
@@ -125,7 +126,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             None => {
                 let wire = Wire::lay()?;
                 let stage = Stage::new(Place::Wire(&wire), cx.program.clone())?;
-                one(cx, &mut outcome, name, stage, &arm::WIRED.to_string())?;
+                one(cx, &mut outcome, name, stage, &WIRED.to_string())?;
             }
         }
     }

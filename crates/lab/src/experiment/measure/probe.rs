@@ -2,7 +2,8 @@
 //! the experiments, without a TUN and through forwarders, and knows nothing of either.
 
 use super::semantics;
-use super::{cost, gaps, latency, least, phone, throughput, truth};
+use super::throughput::{self, phone};
+use super::{cost, gaps, latency, least, truth};
 use serde_json::Value;
 use std::io;
 use std::net::SocketAddr;

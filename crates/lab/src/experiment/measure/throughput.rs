@@ -1,11 +1,13 @@
 //! `measure-throughput`: one connection and eight, up and down, without a TUN and through forwarders (claim P3.3).
 
-use super::arm::{self, EBPF, OURS, Place, Stage, Wire};
+pub(super) mod phone;
+
+use super::arm::{self, EBPF, OURS, Place, Stage};
 use super::beside::is_beside;
-use super::cost::Counts;
 use super::latency::world;
 use super::least::LEAST;
-use super::phone;
+use super::process::Counts;
+use super::wire::{WIRED, Wire};
 use crate::experiment::target::Target;
 use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Price, Row, Series, Speeds};
 use crate::netns::Network;
@@ -47,7 +49,7 @@ const KEPT_SURELY: Target = Target::AtLeast(0.95);
 /// Turns of these two arms alone, over the veth pair: their difference of a few per cent is less than that between turns.
 const MORE_TURNS: usize = 16;
 /// What a connection's first byte asks the peer for.
-pub const UP: u8 = b'u';
+const UP: u8 = b'u';
 /// And a connection that is to be sent as much as goes.
 pub const DOWN: u8 = b'd';
 
@@ -124,18 +126,15 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             continue;
         }
         outcome.conditions.push(Condition { name: name.into(), about: about.into() });
-        let (place, peer) = if on_wire {
-            (Place::Wire(&wire), arm::WIRED.to_string())
-        } else {
-            (Place::Network(&network), PEER.to_owned())
-        };
+        let (place, peer) =
+            if on_wire { (Place::Wire(&wire), WIRED.to_string()) } else { (Place::Network(&network), PEER.to_owned()) };
         let stage = Stage::new(place, cx.program.clone())?;
         let load = Load { condition: name, metric: "throughput", flows, up };
         one(cx, &mut outcome, &load, &stage, serving(&stage, &peer)?)?;
     }
     if cx.wants(phone::CONDITION) && !cx.progress.stop() {
         let stage = Stage::new(Place::Wire(&wire), cx.program.clone())?;
-        phone::run(cx, &mut outcome, &stage, serving(&stage, &arm::WIRED.to_string())?)?;
+        phone::run(cx, &mut outcome, &stage, serving(&stage, &WIRED.to_string())?)?;
     }
     outcome.method.push(
         "Arms take turns, without a TUN at the start of each; over the veth pair the arm of the kernel and that without a TUN have \
@@ -157,28 +156,28 @@ fn serving(stage: &Stage<'_>, peer: &str) -> anyhow::Result<SocketAddr> {
 }
 
 /// What a program does, and what its rows are called.
-pub struct Load<'a> {
+struct Load<'a> {
     /// The condition.
-    pub condition: &'a str,
+    condition: &'a str,
     /// The metric, without a statistic.
-    pub metric: &'a str,
+    metric: &'a str,
     /// Connections at once.
-    pub flows: u64,
+    flows: u64,
     /// Whether the program sends.
-    pub up: bool,
+    up: bool,
 }
 
 /// What an arm has reached, a value a turn.
 #[derive(Default)]
-pub struct Reached {
+struct Reached {
     /// Mbit/s.
-    pub rate: Vec<f64>,
+    rate: Vec<f64>,
     /// Processor time of its forwarder, in seconds for each GB, if it has one that was seen.
-    pub cost: Vec<f64>,
+    cost: Vec<f64>,
 }
 
 /// Has each of the arms do it, in this order; what they have reached, or none if the run is to stop.
-pub fn reach(
+fn reach(
     cx: &Context,
     stage: &Stage<'_>,
     to: SocketAddr,
@@ -207,13 +206,7 @@ pub fn reach(
 }
 
 /// Rows of what forwarders took of the processors: the first, which is ours, and others beside it.
-pub fn costs(
-    outcome: &mut Outcome,
-    load: &Load<'_>,
-    arms: &[&str],
-    reached: &[Reached],
-    seed: u64,
-) -> anyhow::Result<()> {
+fn costs(outcome: &mut Outcome, load: &Load<'_>, arms: &[&str], reached: &[Reached], seed: u64) -> anyhow::Result<()> {
     let metric = load.metric.replace("throughput", "processor time of the forwarder");
     let seen = arms.iter().zip(reached).filter(|(_, reached)| !reached.cost.is_empty());
     let all =
@@ -261,7 +254,7 @@ fn one(cx: &Context, outcome: &mut Outcome, load: &Load<'_>, stage: &Stage<'_>, 
 
 /// Which arm runs when: `turns` of all in their order, the first without a TUN, then `more` of that one and the kernel's, which change
 /// places from turn to turn.
-pub fn order(arms: &[&str], turns: usize, more: usize) -> Vec<usize> {
+fn order(arms: &[&str], turns: usize, more: usize) -> Vec<usize> {
     let all = (0..turns).flat_map(|_| 0..arms.len());
     let Some(kernel) = arms.iter().position(|arm| *arm == EBPF) else { return all.collect() };
     all.chain((0..more).flat_map(|turn| if turn % 2 == 0 { [kernel, 0] } else { [0, kernel] })).collect()

@@ -5,9 +5,10 @@
 
 mod workload;
 
-use super::arm::{self, BARE, EBPF, OURS, Place, Stage, Wire};
+use super::arm::{self, BARE, EBPF, OURS, Place, Stage};
 use super::least::LEAST;
 use super::throughput;
+use super::wire::{WIRED, Wire};
 use crate::experiment::target::Target;
 use crate::experiment::{Condition, Context, Entry, Outcome, Row, Series, Speeds};
 use crate::program::Folder;
@@ -16,7 +17,7 @@ use anyhow::Context as _;
 use serde_json::Value;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-pub use workload::{CROWD, Counts, PACED, PARKED, crowd, megabytes, paced, parked};
+pub use workload::{CROWD, PACED, PARKED, crowd, paced, parked};
 
 /// The experiment.
 pub const ENTRY: Entry = Entry {
@@ -62,7 +63,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         std::thread::spawn(move || serve(&listener));
         to
     };
-    let bind = || TcpListener::bind((arm::WIRED, 0));
+    let bind = || TcpListener::bind((WIRED, 0));
     let to = on(stage.on_servers(bind)??, workload::serve)?;
     open_flows(cx, &mut outcome, &stage, to)?;
     rate(cx, &mut outcome, &stage, to)?;

@@ -1,12 +1,12 @@
 //! The near and the far end of `measure-cost`: programs that load a forwarder in some way, and look meanwhile at the process that
 //! has started them, which is the forwarder. Without one it is the lab's, and what is seen of it does not count.
 
+use super::super::process::{Counts, megabytes};
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
 use headstart_io::sys::tcp_info::tcp_info;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
-use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::parent_id;
@@ -35,50 +35,6 @@ const BEFORE: u64 = 8 << 20;
 const FULL: Duration = Duration::from_millis(700);
 /// How long connections that were just opened are left alone: timers of 200 ms, and a name that is looked for, are over by then.
 const SETTLED: Duration = Duration::from_secs(2);
-
-/// What the kernel counts of a process.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Counts {
-    /// Times that one of its threads has gone to sleep.
-    sleeps: u64,
-    /// Time that they have had a processor for, in nanoseconds.
-    ran: u64,
-}
-
-impl Counts {
-    /// Of all threads of a process.
-    pub fn of(pid: u32) -> io::Result<Self> {
-        let mut counts = Self::default();
-        for task in fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
-            // One that has ended meanwhile sleeps no more.
-            let read = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
-            let status = read("status");
-            let sleeps = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-            counts.sleeps += sleeps.and_then(|n| n.trim().parse::<u64>().ok()).unwrap_or(0);
-            let ran = read("schedstat");
-            counts.ran += ran.split(' ').next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
-        }
-        Ok(counts)
-    }
-
-    /// Of this process's parent.
-    pub fn of_parent() -> io::Result<Self> {
-        Self::of(parent_id())
-    }
-
-    /// Seconds that it has had a processor for since `first`.
-    pub fn ran_since(self, first: Self) -> f64 {
-        self.ran.saturating_sub(first.ran) as f64 / 1e9
-    }
-}
-
-/// Megabytes of a process under a key of its status, as `VmRSS:`.
-pub fn megabytes(pid: u32, key: &str) -> io::Result<f64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix(key));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<f64>().ok());
-    kib.map(|kib| kib * 1024.0 / 1e6).ok_or_else(|| io::Error::other(format!("no {key}")))
-}
 
 /// As many descriptors as this process may have.
 pub fn raise_limit() {

@@ -1,6 +1,6 @@
 //! The checks: what the program does, and what of the wire counts.
 
-use super::peers::{self, BULK, Peer, Seen, described, read_all, text, wait};
+use super::peers::{self, BULK, MANY, Peer, Seen, described, read_all, text, wait};
 use super::{SILENT, UNROUTED, V4, V6};
 use headstart_core::wire::ip::tcp::{self, Flags};
 use headstart_core::wire::ip::{TCP, UDP};
@@ -16,8 +16,6 @@ use std::time::Duration;
 const SHORT: Duration = Duration::from_millis(1500);
 /// How long it waits for what should.
 const LONG: Duration = Duration::from_secs(20);
-/// Connections at a time.
-pub const MANY: usize = 200;
 /// DSCP EF, and the same with ECN's ECT(1).
 const EF: u8 = 0xb8;
 const EF_ECT1: u8 = 0xb9;

@@ -1,7 +1,8 @@
 //! Whose connections are: programs that connect and close at once say their own numbers and ports, and each connection is to be
 //! said to be of the process that had the port.
 
-use super::super::arm::{EBPF, Place, Stage, WIRED, Wire};
+use super::super::arm::{EBPF, Place, Stage};
+use super::super::wire::{WIRED, Wire};
 use super::measured;
 use crate::experiment::target::Target;
 use crate::experiment::{Condition, Context, Outcome, Row};

@@ -4,9 +4,9 @@
 //! The day is compressed: 5000 connections follow each other as fast as they can. What a forwarder lets go of after a time it has
 //! not let go of then, so that the peak of its memory is that of a day at least.
 
-use super::arm::{BARE, Stage};
-use super::beside::{PHONE, SING_BOX_1_13, TUN2SOCKS, found};
-use super::throughput::{DOWN, Load, UP, costs, order, reach};
+use super::super::arm::{BARE, Stage};
+use super::super::beside::{PHONE, SING_BOX_1_13, TUN2SOCKS, found};
+use super::{DOWN, Load, UP, costs, order, reach};
 use crate::experiment::target::Target;
 use crate::experiment::{Condition, Context, Outcome, Row, Series};
 use crate::stats::{Pairing, Statistic};
@@ -113,7 +113,7 @@ fn beside_the_best(metric: &str, arms: &[&str], medians: &[f64]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::throughput::serve;
+    use super::super::serve;
     use super::*;
     use std::net::TcpListener;
 
