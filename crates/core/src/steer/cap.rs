@@ -130,7 +130,7 @@ impl Cap {
 
 #[cfg(test)]
 mod tests {
-    use super::super::flow::FlowKey;
+    use super::super::packet::FlowKey;
     use super::*;
     use proptest::prelude::*;
 

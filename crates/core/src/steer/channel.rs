@@ -5,7 +5,6 @@
 
 use super::cap::Use;
 use super::loss::Loss;
-use super::packet::Facts;
 use crate::path::RttEstimate;
 use crate::time::{Duration, Instant};
 use std::fmt;
@@ -89,18 +88,6 @@ impl Outlook {
     }
 }
 
-/// How a channel stands for a packet, the better first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Standing {
-    /// The policy may choose it.
-    Open,
-    /// It is for the need.
-    Kept,
-    Dead,
-    /// It must not be used.
-    Forbidden,
-}
-
 /// Share of the fast channel's rate that it is given: what is measured as a rate is never quite there. Ours.
 pub(super) const PACED: f64 = 0.97;
 
@@ -166,16 +153,6 @@ impl Model {
             transmit: self.transmit(bytes),
             delay: self.delay(),
             loss: self.loss.share(),
-        }
-    }
-
-    /// How it stands for a packet.
-    pub fn standing(&self, facts: &Facts) -> Standing {
-        match self.uses() {
-            Use::Never => Standing::Forbidden,
-            _ if !self.alive => Standing::Dead,
-            uses if uses.admits(facts) => Standing::Open,
-            _ => Standing::Kept,
         }
     }
 

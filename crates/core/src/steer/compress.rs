@@ -7,7 +7,7 @@
 //! in, to the bit. Only plain TCP with timestamps is compressed, the rest goes as it is. What never happens here: a packet
 //! whose IPv4 checksum is not right is compressed.
 
-use super::flow::FlowKey;
+use super::packet::FlowKey;
 use crate::wire::ip::TCP;
 use crate::wire::ip::tcp::Flags;
 

@@ -7,8 +7,9 @@
 
 use super::compress::{CompressError, Compressor, Decompressor, Encoding};
 use super::frame::{Content, EPOCHS, Header};
+use super::outlet::{self, Apart};
 use super::policy::Entry;
-use super::steerer::{self, Apart, Steerer};
+use super::steerer::{self, Steerer};
 use super::{
     Arrived, Cap, Channel, ChannelSettings, Facts, FlowKey, Held, Prefix, ProbeSettings, Resequencer, Use, apart,
 };
@@ -399,7 +400,7 @@ impl End {
 
     /// Does what the steerer and the resequencer ask for.
     fn carry_out(&mut self, now: Instant) {
-        use steerer::Output as Wish;
+        use outlet::Output as Wish;
         while let Some(wish) = self.steerer.poll_output() {
             match wish {
                 Wish::Send { .. } => self.send(now, wish),
@@ -426,8 +427,8 @@ impl End {
     }
 
     /// Puts a packet that the steerer sends into frames.
-    fn send(&mut self, now: Instant, wish: steerer::Output<Vec<u8>>) {
-        let steerer::Output::Send { channel, order, apart, copy, facts, mut packet, .. } = wish else { return };
+    fn send(&mut self, now: Instant, wish: outlet::Output<Vec<u8>>) {
+        let outlet::Output::Send { channel, order, apart, copy, facts, mut packet, .. } = wish else { return };
         let mut body = std::mem::take(&mut self.body);
         if let Some(Apart { back_to, order }) = apart {
             if let Some(order) = order

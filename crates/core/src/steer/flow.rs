@@ -1,13 +1,9 @@
 //! What is kept of a flow: a little, and of a bounded number of them.
 
 use super::channel::Channel;
-use super::packet::Facts;
+use super::packet::{Facts, FlowKey};
 use crate::time::Instant;
 use crate::wire::ip::tcp;
-
-/// A flow, both directions of it: a keyed hash of addresses, ports and protocol.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FlowKey(pub u64);
 
 /// One flow, as the end that steers one direction of it sees it. Kept small: of many flows each packet finds another one, out of
 /// the processor's caches, and with its key it is one line of them.

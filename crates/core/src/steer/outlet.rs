@@ -1,15 +1,92 @@
-//! The way out of a steerer: a packet's number and place on its channel, what goes with it, and the account of it all.
+//! The way out of a steerer: what it asks of the world ([`Output`]), how a channel stands for a packet, a packet's number and place on
+//! its channel, what goes with it, and the account of it all.
 //!
 //! What never happens here: a channel is chosen.
 
-use super::channel::{Channel, ChannelSettings, Model, Standing};
+use super::cap::Use;
+use super::channel::{Channel, ChannelSettings, Model};
 use super::flow::Flow;
 use super::packet::{Facts, Kind};
 use super::queue::Waiting;
-use super::steerer::{Apart, Order, Output};
 use super::{compress, tally::Tally};
 use crate::time::Instant;
 use std::collections::VecDeque;
+
+/// A packet's place: what the other end needs to keep the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// Its number on its channel, from 1.
+    pub number: u64,
+    /// The number of the last packet of its flow on the other channel, if it must not overtake that one.
+    pub after: Option<u64>,
+}
+
+/// What a packet acknowledges is not to arrive as soon as it does: what came over the fast channel is acknowledged over the fat
+/// one, or its sender takes the round trip of the fast channel for that of the path (docs/decisions/0033).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Apart {
+    /// The packet is to acknowledge this, which is less than it does.
+    pub back_to: u32,
+    /// Something that acknowledges what it did, and nothing else, is to be given to the fat channel at this place; nothing,
+    /// if that is on its way already.
+    pub order: Option<Order>,
+}
+
+/// What a steerer asks of the world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output<P> {
+    /// A packet is to be given to a channel.
+    Send {
+        /// Which one.
+        channel: Channel,
+        /// Its place.
+        order: Order,
+        /// What it acknowledges goes apart.
+        apart: Option<Apart>,
+        /// It is to be given to the other channel too, under this number, as a copy: whichever comes first is of use.
+        copy: Option<u64>,
+        /// What is known of it.
+        facts: Facts,
+        /// The packet.
+        packet: P,
+        /// Why it takes this channel.
+        why: &'static str,
+    },
+    /// A probe is to be given to a channel.
+    Probe {
+        /// Which one.
+        channel: Channel,
+        /// Its number, which is to come back.
+        number: u16,
+    },
+    /// A packet that was given to the other channel, which is lost, is to be given to this one as a copy of it.
+    Again {
+        /// Which one.
+        channel: Channel,
+        /// Its number there.
+        number: u64,
+        /// Its number on the other channel.
+        of: u64,
+        /// What is known of it.
+        facts: Facts,
+        /// The packet.
+        packet: P,
+    },
+    /// A packet was given up: it was replaced by a newer one, or there was no room.
+    Drop(P),
+}
+
+/// How a channel stands for a packet, the better first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Standing {
+    /// The policy may choose it.
+    Open,
+    /// It is for the need.
+    Kept,
+    Dead,
+    /// It must not be used.
+    Forbidden,
+}
 
 /// See the module.
 pub(super) struct Outlet<P> {
@@ -40,7 +117,13 @@ impl<P> Outlet<P> {
 
     /// How a channel stands for a packet.
     pub fn standing(&self, channel: Channel, facts: &Facts) -> Standing {
-        self.channels[channel.index()].standing(facts)
+        let model = &self.channels[channel.index()];
+        match model.uses() {
+            Use::Never => Standing::Forbidden,
+            _ if !model.alive => Standing::Dead,
+            uses if uses.admits(facts) => Standing::Open,
+            _ => Standing::Kept,
+        }
     }
 
     /// Gives a packet of `flow` to a channel, which is kept busy for so long as if it had this share of its rate.
@@ -60,7 +143,7 @@ impl<P> Outlet<P> {
         }
         // What one acknowledgement says the next one says too, unless it is all that is left of many.
         let twice = twice && (facts.kind != Kind::Ack || replaced > 0);
-        let twice = twice && channel == Channel::Fast && self.channels[other].standing(&facts) == Standing::Open;
+        let twice = twice && channel == Channel::Fast && self.standing(channel.other(), &facts) == Standing::Open;
         let copy = twice.then(|| self.take(now, channel.other(), &facts, 1.0));
         self.tally.twice += u64::from(twice);
         self.tally.count(why, channel, facts.len, gained);
@@ -102,8 +185,8 @@ impl<P> Outlet<P> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::flow::FlowKey;
-    use super::super::{Use, compress::SAVED};
+    use super::super::compress::SAVED;
+    use super::super::packet::FlowKey;
     use super::*;
     use crate::time::Duration;
 

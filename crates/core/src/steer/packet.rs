@@ -4,7 +4,6 @@
 //! IP and not understood (fragments, extension headers, other protocols) is a [`Kind::Datagram`] between two addresses.
 
 use super::channel::Channel;
-use super::flow::FlowKey;
 use crate::wire::ip::tcp::Flags;
 use crate::wire::ip::{TCP, UDP};
 use siphasher::sip::SipHasher13;
@@ -13,6 +12,10 @@ use std::ops::Range;
 
 const DNS_PORT: u16 = 53;
 const TLS_PORTS: [u16; 2] = [443, 853];
+
+/// A flow, both directions of it: a keyed hash of addresses, ports and protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FlowKey(pub u64);
 
 /// What a packet is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

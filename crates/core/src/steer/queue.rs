@@ -5,8 +5,7 @@
 //! order of its bytes: what its sender sends again goes before what comes after it, which is of no use until then
 //! (docs/decisions/0047).
 
-use super::flow::FlowKey;
-use super::packet::{Facts, Kind};
+use super::packet::{Facts, FlowKey, Kind};
 use crate::time::{Duration, Instant};
 use crate::wire::ip::tcp;
 use std::collections::VecDeque;

@@ -71,7 +71,7 @@ impl<P> Rescue<P> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::flow::FlowKey;
+    use super::super::packet::FlowKey;
     use super::*;
 
     fn keep(rescue: &mut Rescue<u32>, at: u64, number: u64, flow: u64, kind: Kind, len: usize) -> Option<u32> {

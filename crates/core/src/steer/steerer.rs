@@ -7,10 +7,10 @@
 //! drawn, or a variant is known by its name.
 
 use super::cap::Use;
-use super::channel::{Channel, ChannelSettings, Model, PACED, Standing};
-use super::flow::{Flow, FlowKey, Flows};
-use super::outlet::{Outlet, bytes_on, is_ordered};
-use super::packet::{Facts, Kind};
+use super::channel::{Channel, ChannelSettings, Model, PACED};
+use super::flow::{Flow, Flows};
+use super::outlet::{Outlet, Output, Standing, bytes_on, is_ordered};
+use super::packet::{Facts, FlowKey, Kind};
 use super::policy::{Choice, Entry, Policy, View};
 use super::probe::{ProbeSettings, Prober, Turn};
 use super::queue::{BULK, Queue, Waiting};
@@ -56,26 +56,6 @@ pub struct Settings {
     pub probes: Option<ProbeSettings>,
 }
 
-/// A packet's place: what the other end needs to keep the order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Order {
-    /// Its number on its channel, from 1.
-    pub number: u64,
-    /// The number of the last packet of its flow on the other channel, if it must not overtake that one.
-    pub after: Option<u64>,
-}
-
-/// What a packet acknowledges is not to arrive as soon as it does: what came over the fast channel is acknowledged over the fat
-/// one, or its sender takes the round trip of the fast channel for that of the path (docs/decisions/0033).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Apart {
-    /// The packet is to acknowledge this, which is less than it does.
-    pub back_to: u32,
-    /// Something that acknowledges what it did, and nothing else, is to be given to the fat channel at this place; nothing,
-    /// if that is on its way already.
-    pub order: Option<Order>,
-}
-
 /// What the world tells a steerer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input<P> {
@@ -94,50 +74,6 @@ pub enum Input<P> {
         /// Packets of the channel that the other end had got until then, the last 16 bits; none if it does not say.
         come: Option<u16>,
     },
-}
-
-/// What a steerer asks of the world.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output<P> {
-    /// A packet is to be given to a channel.
-    Send {
-        /// Which one.
-        channel: Channel,
-        /// Its place.
-        order: Order,
-        /// What it acknowledges goes apart.
-        apart: Option<Apart>,
-        /// It is to be given to the other channel too, under this number, as a copy: whichever comes first is of use.
-        copy: Option<u64>,
-        /// What is known of it.
-        facts: Facts,
-        /// The packet.
-        packet: P,
-        /// Why it takes this channel.
-        why: &'static str,
-    },
-    /// A probe is to be given to a channel.
-    Probe {
-        /// Which one.
-        channel: Channel,
-        /// Its number, which is to come back.
-        number: u16,
-    },
-    /// A packet that was given to the other channel, which is lost, is to be given to this one as a copy of it.
-    Again {
-        /// Which one.
-        channel: Channel,
-        /// Its number there.
-        number: u64,
-        /// Its number on the other channel.
-        of: u64,
-        /// What is known of it.
-        facts: Facts,
-        /// The packet.
-        packet: P,
-    },
-    /// A packet was given up: it was replaced by a newer one, or there was no room.
-    Drop(P),
 }
 
 /// Where a packet goes, and where it stands in the queue there.

@@ -193,8 +193,7 @@ pub fn find(name: &str) -> Result<&'static Entry, UnknownPolicy> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::flow::FlowKey;
-    use super::super::packet::Kind;
+    use super::super::packet::{FlowKey, Kind};
     use super::*;
 
     fn ms(millis: u64) -> Duration {

@@ -6,7 +6,7 @@ mod twice;
 mod uses;
 
 use super::*;
-use crate::steer::flow::FlowKey;
+use crate::steer::outlet::{Apart, Order};
 use crate::steer::policy;
 
 fn ms(millis: u64) -> Instant {
