@@ -68,6 +68,8 @@ const IMPATIENT: u32 = 3;
 const MAX_KEPT: usize = 2;
 /// Hosts whose accounts are kept.
 const MAX_HOSTS: usize = 1024;
+/// Fates that are kept: more than there are names of all launches that go on.
+const MAX_FATES: usize = 4096;
 
 /// Ports on which the server speaks first, or where a connection is too dear to be left alone (databases): never.
 const NEVER: &[u16] = &[
@@ -290,6 +292,30 @@ impl Spare {
     /// Whether a program may still be given it.
     fn is_of_use(&self, now: Instant) -> bool {
         self.ready.is_none() || now - self.began < self.terms.of_use()
+    }
+}
+
+/// What last became of the spare connections to each host, by account.
+#[derive(Debug, Default)]
+pub(super) struct Fates(BTreeMap<(u32, Host), PoolMiss>);
+
+impl Fates {
+    /// Of what was to be there for `account`, this became.
+    pub fn note(&mut self, account: u32, host: &Host, fate: PoolMiss) {
+        if self.0.len() >= MAX_FATES {
+            self.0.pop_first();
+        }
+        self.0.insert((account, host.clone()), fate);
+    }
+
+    /// Why there is nothing, if that is known; returned once.
+    pub fn take(&mut self, account: u32, host: &Host) -> Option<PoolMiss> {
+        self.0.remove(&(account, host.clone()))
+    }
+
+    /// The account is closed.
+    pub fn close(&mut self, account: u32) {
+        self.0.retain(|(of, _), _| *of != account);
     }
 }
 

@@ -3,9 +3,6 @@
 //!
 //! What never happens here: a decision. It is counted what others have decided.
 
-use super::pool::Host;
-use std::collections::BTreeMap;
-
 /// What kept a program from finding its connection open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -65,32 +62,5 @@ impl PoolMiss {
             Self::Barred => "never opened ahead",
             Self::Closed => "closed by the server",
         }
-    }
-}
-
-/// Fates that are kept: more than there are names of all launches that go on.
-const MAX_FATES: usize = 4096;
-
-/// What last became of the spare connections to each host, by account.
-#[derive(Debug, Default)]
-pub(super) struct Fates(BTreeMap<(u32, Host), PoolMiss>);
-
-impl Fates {
-    /// Of what was to be there for `account`, this became.
-    pub fn note(&mut self, account: u32, host: &Host, fate: PoolMiss) {
-        if self.0.len() >= MAX_FATES {
-            self.0.pop_first();
-        }
-        self.0.insert((account, host.clone()), fate);
-    }
-
-    /// Why there is nothing, if that is known; returned once.
-    pub fn take(&mut self, account: u32, host: &Host) -> Option<PoolMiss> {
-        self.0.remove(&(account, host.clone()))
-    }
-
-    /// The account is closed.
-    pub fn close(&mut self, account: u32) {
-        self.0.retain(|(of, _), _| *of != account);
     }
 }
