@@ -5,7 +5,7 @@
 //! is kept but questions of DNS that wait for their answers, and what is kept of them is bounded.
 
 use super::lookups::Lookups;
-use super::observed::{Direction, DnsExchange, Gaps, Transfer, Trips};
+use super::observed::{Direction, DnsExchange, Gaps, Limits, Side, TRIPS, TcpStats, Transfer, Trips};
 use super::stream::Stream;
 use super::udp_flow::Quic;
 use super::{End, Facts, Flow, FlowId, Record, UdpFlow};
@@ -20,10 +20,6 @@ pub const FLOW: usize = 928;
 pub const DATAGRAMS: usize = 456;
 /// Bytes of `struct pair`, the key of datagrams.
 pub const PAIR: usize = 32;
-/// Places of the histogram of round trips.
-const TRIPS: usize = 80;
-/// Its first place is for what is below two to this power of microseconds.
-const TRIPS_FROM: u32 = 4;
 /// Bytes of the first datagram that are reported.
 const BEGINNING: usize = 48;
 /// Less at a time has no rate: `TRANSFER` there, and `io::forward` of the forwarder's own.
@@ -44,83 +40,6 @@ const PEER_FIRST: u32 = 4;
 /// How a connection began, if the program did not open it: accepted from its peer, or open before it was measured.
 const ACCEPTED: u32 = 1;
 const BEFORE: u32 = 2;
-
-/// What only the kernel tells of a connection.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TcpStats {
-    /// A peer asked for it, and the program listened.
-    pub accepted: bool,
-    /// It was open before the measurement began, so that neither its handshake nor the process that opened it is known.
-    pub before: bool,
-    /// Segments that the kernel took for lost.
-    pub lost: u32,
-    /// How often segments came in another order than they were sent in.
-    pub reordered: u32,
-    /// Who ended it first, be it by a FIN or by a reset.
-    pub closed_by: Option<Side>,
-    /// Times from the program's latest data until the peer's next came.
-    pub answers: Trips,
-    /// What it waited for; none of a connection that was open before the measurement.
-    pub limits: Option<Limits>,
-    /// The kernel's latest sample of the rate at which data reaches the peer: so many bytes in this time.
-    pub delivery: Option<(u64, Duration)>,
-    /// It is a subflow of a connection of MPTCP (RFC 8684): that connection's token, the same for all of its subflows.
-    pub mptcp: Option<u32>,
-    /// Smoothed round trips, one for each that was taken: how many there are in each place.
-    trips: Vec<u32>,
-}
-
-/// A side of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// The program.
-    Program,
-    /// Its peer.
-    Peer,
-}
-
-impl Side {
-    /// As in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Program => "program",
-            Self::Peer => "peer",
-        }
-    }
-}
-
-/// For how long a connection waited for what, of its time from the handshake to its end or until now. They add up to that time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
-    /// The program: it had sent nothing that was not acknowledged.
-    pub application: Duration,
-    /// The congestion window and acknowledgements: the network.
-    pub network: Duration,
-    /// The receive window of the peer.
-    pub receiver: Duration,
-    /// The program's own send buffer.
-    pub buffer: Duration,
-}
-
-impl TcpStats {
-    /// What this share of all smoothed round trips does not exceed, as the middle of its place: off by an eighth at most.
-    pub fn round_trip(&self, share: f64) -> Option<Duration> {
-        let all: u64 = self.trips.iter().map(|count| u64::from(*count)).sum();
-        let mut left = (all as f64 * share).ceil().max(1.0) as u64;
-        let place = self.trips.iter().position(|count| {
-            left = left.saturating_sub(u64::from(*count));
-            left == 0
-        });
-        (all > 0).then(|| Duration::from_micros(middle(place.unwrap_or(TRIPS - 1))))
-    }
-}
-
-/// The middle of a place of the histogram, in microseconds: four for each doubling.
-fn middle(place: usize) -> u64 {
-    let (doubling, quarter) = (place as u32 / 4 + TRIPS_FROM, place as u64 % 4);
-    let width = 1u64 << (doubling - 2);
-    (4 + quarter) * width + width / 2
-}
 
 /// Whose a socket is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

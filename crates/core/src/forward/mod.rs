@@ -30,7 +30,7 @@ mod tests;
 
 pub use echoes::EchoFlow;
 pub use forwarder::{Forwarder, NotCarried, Tally};
-pub use observed::{DnsExchange, End, Facts, Flow, Gaps, Record, Transfer, Trips};
+pub use observed::{DnsExchange, End, Facts, Flow, Gaps, Limits, Record, Side, TcpStats, Transfer, Trips};
 pub use udp_flow::{Quic, UdpFlow};
 
 use crate::time::Duration;

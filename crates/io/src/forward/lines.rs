@@ -2,8 +2,7 @@
 
 use super::board::UNKNOWN;
 use super::{Process, Seen};
-use headstart_core::forward::kernel::Side;
-use headstart_core::forward::{EchoFlow, Flow, Quic, Record, Trips, UdpFlow, meter};
+use headstart_core::forward::{EchoFlow, Flow, Quic, Record, Side, Trips, UdpFlow, meter};
 use headstart_core::time::Duration;
 use serde_json::{Value, json};
 

@@ -326,13 +326,3 @@ fn what_the_kernel_has_not_measured_is_unknown_and_not_zero() {
     }
     assert_eq!(TcpStats::default().round_trip(0.5), None);
 }
-
-#[test]
-fn the_middle_of_each_place_of_round_trips_is_an_eighth_from_its_edges_at_most() {
-    // Places as the kernel's programs count them: by the highest bit and the two behind it.
-    for us in (16..100_000u64).step_by(7) {
-        let doubling = us.ilog2();
-        let place = 4 * (doubling - TRIPS_FROM) as usize + (us >> (doubling - 2)) as usize % 4;
-        assert!(middle(place).abs_diff(us) * 8 <= us, "{us}: {}", middle(place));
-    }
-}

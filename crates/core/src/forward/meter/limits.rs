@@ -1,7 +1,7 @@
 //! What a connection waited for, and the rate at which the kernel sees data arrive: its own accounts of each socket (`chrono_stat` and
 //! `rate_delivered` of `tcp_sock`, as `ss -i` prints them), which the forwarder's sockets have of another connection than the program's.
 
-use super::super::kernel::Limits;
+use super::super::observed::Limits;
 use super::{Entry, Flow, Sources, ms};
 use crate::time::Duration;
 
