@@ -5,7 +5,7 @@
 //!
 //! Interfaces are not among them: those of a daemon end with its process.
 
-use super::change::{Change, bundle::Bundle, capture::Capture, route, rule, sysctl::Sysctl, table};
+use super::change::{Change, TABLES, bundle::Bundle, capture::Capture, route, rule, sysctl::Sysctl, table};
 use super::{Kernel, KernelError, Numbers, PROTOCOL, QUEUE};
 use headstart_core::wire::netlink::{AF_INET, AF_INET6};
 use std::collections::BTreeSet;
@@ -61,7 +61,7 @@ pub fn look(kernel: &mut Kernel, numbers: Numbers) -> Result<Found, KernelError>
     ];
     match File::open("/dev/null").map_err(|e| e.to_string()).and_then(|none| table::ours(&none)) {
         Ok(names) => {
-            for (name, change) in table::NAMES.iter().zip(of_nft).filter(|(name, _)| names.contains(*name)) {
+            for (name, change) in TABLES.iter().zip(of_nft).filter(|(name, _)| names.contains(*name)) {
                 found.marked.push((format!("the nftables table inet {name}"), change));
             }
         }

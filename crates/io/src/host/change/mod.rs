@@ -27,6 +27,9 @@ pub struct Entry {
 /// Every kind.
 pub const ALL: &[Entry] = &[route::ENTRY, rule::ENTRY, sysctl::ENTRY, table::ENTRY, bundle::ENTRY, capture::ENTRY];
 
+/// The names of all our nftables tables.
+pub const TABLES: [&str; 3] = [super::TABLE_NAME, bundle::TABLE.0, capture::TABLE.0];
+
 /// One change of a host, with all that it takes to undo it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]

@@ -1,7 +1,7 @@
 //! Our one nftables table, made and removed by the program `nft`, each in one transaction of the kernel. Its comment tells that
 //! it is ours; a table of the same name without it is another program's.
 
-use super::{ChangeError, Entry, Undone};
+use super::{ChangeError, Entry, TABLES, Undone};
 use crate::host::TABLE_NAME;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -46,9 +46,6 @@ impl Table {
 pub(super) struct Marked(pub &'static str);
 
 const TABLE: Marked = Marked(TABLE_NAME);
-
-/// The names of all our tables.
-pub const NAMES: [&str; 3] = [TABLE_NAME, super::bundle::TABLE.0, super::capture::TABLE.0];
 
 impl Marked {
     pub fn make(self, body: &str, lock: &File) -> Result<(), ChangeError> {
@@ -112,7 +109,7 @@ impl fmt::Display for Table {
 pub fn ours(lock: &File) -> Result<Vec<&'static str>, String> {
     let said = |listed: Result<Result<String, String>, ChangeError>| listed.map_err(|e| e.to_string())?;
     let all = said(nft(&["list", "tables", "inet"], "", lock))?;
-    let there = NAMES.into_iter().filter(|name| all.lines().any(|line| line == format!("table inet {name}")));
+    let there = TABLES.into_iter().filter(|name| all.lines().any(|line| line == format!("table inet {name}")));
     let mut ours = Vec::new();
     for name in there {
         if said(nft(&["list", "table", "inet", name], "", lock))?.contains(MARK) {
