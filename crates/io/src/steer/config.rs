@@ -19,9 +19,8 @@
 //! ```
 //!
 //! At the gateway `FatListen` and `FastListen` are ports, and endpoints are learned. What is not known is refused with its
-//! line: a word that is misspelt must not be a rule that is not kept.
+//! line: a word that is misspelt must not be a rule that is not kept. Which end of the tunnel this host is ([`Role`]) is not in it.
 
-use super::end::Role;
 use super::keys::{PublicKey, SecretKey};
 pub use headstart_core::steer::Prefix;
 use headstart_core::steer::{ProbeSettings, Use, policy};
@@ -88,6 +87,15 @@ pub struct Config {
     pub allowed: Vec<Prefix>,
     /// Between packets that keep the way open while nothing else is sent, where it is set.
     pub persistent_keepalive: Option<Duration>,
+}
+
+/// Which end of the tunnel a host is; its file does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The host's: it opens the sessions.
+    Host,
+    /// The network's: it waits for them.
+    Gateway,
 }
 
 /// Why a file is none of a tunnel.

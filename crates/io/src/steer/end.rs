@@ -5,7 +5,7 @@
 //! its address is the one that the last authentic datagram came from. Sessions read a clock of their own; everything else
 //! gets the time.
 
-use super::config::Config;
+use super::config::{Config, Role};
 use boringtun::noise::{Tunn, TunnResult};
 use headstart_core::machine::{Deadline, Machine};
 use headstart_core::realtime::bundle::{self, Bundler};
@@ -27,15 +27,6 @@ const LEAST_ROOM: usize = 148;
 const FIRST_DELAYS: [Duration; 2] = [Duration::from_millis(15), Duration::from_millis(5)];
 /// A bundled packet is made no longer than this, in bytes: every host must be able to receive it (RFC 791, section 3.1).
 const LONGEST_BUNDLE: usize = 576;
-
-/// Which end it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// The host's: it opens the sessions.
-    Host,
-    /// The network's: it waits for them.
-    Gateway,
-}
 
 /// Something to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]

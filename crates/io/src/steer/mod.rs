@@ -13,7 +13,7 @@ pub mod keys;
 mod tunnel;
 mod usage;
 
-pub use config::Config;
-pub use end::{Act, End, Refused, Role};
+pub use config::{Config, Role};
+pub use end::{Act, End, Refused};
 pub use gather::Gather;
 pub use tunnel::{CapStatus, ChannelStatus, ReasonStatus, Status, Tunnel, TunnelError};

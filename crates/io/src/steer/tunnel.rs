@@ -4,8 +4,8 @@
 //! channel is a socket of its own, bound to the interface or the address that its file names. Packets come and go in trains and
 //! super-packets where the kernel has them so.
 
-use super::config::{Config, Prefix, Way};
-use super::end::{Act, End, Refused, Role};
+use super::config::{Config, Prefix, Role, Way};
+use super::end::{Act, End, Refused};
 use super::gather::Gather;
 use super::usage;
 use crate::clock::Clock;
