@@ -3,7 +3,6 @@
 //!
 //! For sockets of UDP, and raw ones of ICMP.
 
-use super::train;
 use headstart_core::wire::ip::HOP_LIMIT;
 use headstart_core::wire::ip::icmp::Trouble;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
@@ -186,28 +185,6 @@ pub fn past_refusals(mut send: impl FnMut() -> io::Result<()>) -> io::Result<()>
         Err(e) if e.raw_os_error() == Some(libc::ECONNREFUSED) => send(),
         other => other,
     }
-}
-
-/// Sends `data` likewise, in datagrams of `size` bytes, of which the last may be shorter: at once where the kernel takes them so.
-/// The error of the first that was not sent, if there was one.
-pub fn send_train(socket: impl AsFd, to: SocketAddr, data: &[u8], around: Around, size: u16) -> io::Result<()> {
-    let each = usize::from(size.max(1));
-    let mut result = Ok(());
-    for train in data.chunks(each * train::MOST.min((train::LONGEST / each).max(1))) {
-        let at_once = (train.len() > each).then_some(size);
-        let sent = past_refusals(|| send_with(&socket, to, train, Some(around), at_once));
-        // A length that its device does not take, or a device without checksums: what is wrong with one is said of each.
-        let apart = |e: &io::Error| matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EIO | libc::EMSGSIZE));
-        let sent = match sent {
-            Err(e) if apart(&e) => {
-                let one = |one| past_refusals(|| send_around(&socket, to, one, around));
-                train.chunks(each).map(one).fold(Ok(()), io::Result::and)
-            }
-            other => other,
-        };
-        result = result.and(sent);
-    }
-    result
 }
 
 /// Sends `data` at once: with what is to surround it, or the socket's own; as a train of datagrams of so many bytes, or as one.
@@ -454,44 +431,6 @@ mod tests {
                 }
             };
             assert_eq!((arrived.traffic_class, arrived.hop_limit, bytes.as_slice()), (0xb9, 9, &b"hello"[..]));
-        }
-    }
-
-    #[test]
-    fn a_train_comes_whole_or_in_datagrams_with_the_traffic_class_it_was_sent_with() {
-        for here in ["127.0.0.1:0", "[::1]:0"] {
-            let Ok(there) = UdpSocket::bind(here) else { continue };
-            let to = there.local_addr().unwrap();
-            tell_more(&there.try_clone().unwrap().into(), to.is_ipv4()).unwrap();
-            let socket = udp(to.is_ipv4()).unwrap();
-            let data: Vec<u8> = (0..130 * 400 + 100).map(|n| (n / 400) as u8).collect();
-            let hear = |at: usize| {
-                let mut bytes = Vec::with_capacity(train::ROOM);
-                loop {
-                    match receive(&there, &mut bytes) {
-                        Err(e) if e.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
-                        other => {
-                            let arrived = other.unwrap();
-                            assert_eq!(arrived.traffic_class, 0xb8);
-                            assert_eq!(bytes, data[at..at + bytes.len()]);
-                            break (bytes.len(), arrived.train);
-                        }
-                    }
-                }
-            };
-            let around = Around { traffic_class: 0xb8, hop_limit: 64, from: None };
-            send_train(&socket, to, &data[..900], around, 400).unwrap();
-            assert_eq!([hear(0), hear(400), hear(800)], [(400, None), (400, None), (100, None)]);
-            train::take(&there).unwrap();
-            // More than goes at once.
-            send_train(&socket, to, &data, around, 400).unwrap();
-            let (mut at, mut came) = (0, 0);
-            while at < data.len() {
-                let (len, size) = hear(at);
-                assert!(size == Some(400) || len <= 400);
-                (at, came) = (at + len, came + 1);
-            }
-            assert!(came <= 6, "{came}");
         }
     }
 

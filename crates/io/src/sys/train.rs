@@ -4,7 +4,7 @@
 //! between, each hop of its stack is taken once and not once a datagram. What never happens here: a train is longer than the
 //! kernel takes.
 
-use super::datagram::{receive_with, send_with};
+use super::datagram::{self, Around, past_refusals, receive_with, send_with};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -19,6 +19,28 @@ pub const ROOM: usize = 65_536;
 /// Sends `bytes` in datagrams of `size` bytes, of which the last may be shorter. What is longer than one train is refused.
 pub fn send(socket: impl AsFd, to: SocketAddr, bytes: &[u8], size: u16) -> io::Result<()> {
     send_with(socket, to, bytes, None, (bytes.len() > usize::from(size)).then_some(size))
+}
+
+/// Sends `data` in datagrams of `size` bytes, of which the last may be shorter, with this around each: at once where the kernel takes them
+/// so. The error of the first that was not sent, if there was one.
+pub fn send_around(socket: impl AsFd, to: SocketAddr, data: &[u8], around: Around, size: u16) -> io::Result<()> {
+    let each = usize::from(size.max(1));
+    let mut result = Ok(());
+    for train in data.chunks(each * MOST.min((LONGEST / each).max(1))) {
+        let at_once = (train.len() > each).then_some(size);
+        let sent = past_refusals(|| send_with(&socket, to, train, Some(around), at_once));
+        // A length that its device does not take, or a device without checksums: what is wrong with one is said of each.
+        let apart = |e: &io::Error| matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EIO | libc::EMSGSIZE));
+        let sent = match sent {
+            Err(e) if apart(&e) => {
+                let one = |one| past_refusals(|| datagram::send_around(&socket, to, one, around));
+                train.chunks(each).map(one).fold(Ok(()), io::Result::and)
+            }
+            other => other,
+        };
+        result = result.and(sent);
+    }
+    result
 }
 
 /// From now on [`receive`] may bring more than one datagram at once.
@@ -72,6 +94,49 @@ mod tests {
                 }
             }
             assert_eq!(came, sent);
+        }
+    }
+
+    #[test]
+    fn a_train_comes_whole_or_in_datagrams_with_the_traffic_class_it_was_sent_with() {
+        for here in ["127.0.0.1:0", "[::1]:0"] {
+            let here: SocketAddr = here.parse().unwrap();
+            let (Ok(there), Ok(socket)) = (datagram::udp(here.is_ipv4()), datagram::udp(here.is_ipv4())) else {
+                continue;
+            };
+            if rustix::net::bind(&there, &here).is_err() {
+                continue;
+            }
+            let there = UdpSocket::from(there);
+            let to = there.local_addr().unwrap();
+            let data: Vec<u8> = (0..130 * 400 + 100).map(|n| (n / 400) as u8).collect();
+            let hear = |at: usize| {
+                let mut bytes = Vec::with_capacity(ROOM);
+                loop {
+                    match datagram::receive(&there, &mut bytes) {
+                        Err(e) if e.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
+                        other => {
+                            let arrived = other.unwrap();
+                            assert_eq!(arrived.traffic_class, 0xb8);
+                            assert_eq!(bytes, data[at..at + bytes.len()]);
+                            break (bytes.len(), arrived.train);
+                        }
+                    }
+                }
+            };
+            let around = Around { traffic_class: 0xb8, hop_limit: 64, from: None };
+            send_around(&socket, to, &data[..900], around, 400).unwrap();
+            assert_eq!([hear(0), hear(400), hear(800)], [(400, None), (400, None), (100, None)]);
+            take(&there).unwrap();
+            // More than goes at once.
+            send_around(&socket, to, &data, around, 400).unwrap();
+            let (mut at, mut came) = (0, 0);
+            while at < data.len() {
+                let (len, size) = hear(at);
+                assert!(size == Some(400) || len <= 400);
+                (at, came) = (at + len, came + 1);
+            }
+            assert!(came <= 6, "{came}");
         }
     }
 

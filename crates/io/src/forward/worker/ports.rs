@@ -6,6 +6,7 @@ use crate::driver::Hands;
 use crate::forward::sockets::Origin;
 use crate::poll::Interest;
 use crate::sys::datagram::{self, Around, Cutting, Lost};
+use crate::sys::train;
 use crate::sys::tun::ROOM;
 use headstart_core::forward::{FlowId, HEADROOM, Input, MappingId};
 use headstart_core::machine::Machine;
@@ -36,7 +37,7 @@ impl Port {
         }
         let around = Around { traffic_class, hop_limit, from: self.asked.at(to) };
         let sent = match train {
-            Some(size) => datagram::send_train(&self.socket, to, data, around, size),
+            Some(size) => train::send_around(&self.socket, to, data, around, size),
             None => datagram::past_refusals(|| datagram::send_around(&self.socket, to, data, around)),
         };
         sent.err()?.raw_os_error()
