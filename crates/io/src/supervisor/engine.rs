@@ -1,9 +1,9 @@
 //! What every front end shares: the connector and its hands, which send its queries and open its connections.
 //!
-//! A front end feeds inputs under request ids of its own and receives the results ([`Notice`]). Nothing is decided
-//! here, and nothing here knows how a program is reached.
+//! A front end feeds inputs under request ids of its own and receives the results ([`Notice`]), and has the host's rules and network
+//! looked at before a question. Nothing is decided here, and nothing here knows how a program is reached.
 
-use super::place::{Place, Rules};
+use super::place::Place;
 use super::spare;
 use super::token::{ATTEMPT, EXCHANGE};
 use crate::clock::Clock;
@@ -58,6 +58,13 @@ struct Attempt {
 /// The port of DNS.
 const DNS: u16 = 53;
 
+/// What has been seen of the host's rules about names.
+#[derive(Debug, Default)]
+struct Rules {
+    seen: bool,
+    other: bool,
+}
+
 /// The connector with what it needs of the world.
 #[derive(Debug)]
 pub(super) struct Engine {
@@ -71,7 +78,7 @@ pub(super) struct Engine {
     attempts: BTreeMap<u64, Attempt>,
     pub place: Place,
     /// Whether the host's rules have been looked at since we woke up, and whether they were others than before.
-    pub(super) rules: Rules,
+    rules: Rules,
     /// Addresses that were returned to programs, by `filter_bit`.
     returned_addresses: Vec<u8>,
     /// The one that queries and attempts go to; `None` on kernels that do not tell (before 5.14).
@@ -97,6 +104,35 @@ impl Engine {
         // Before anything is learned, so that it is known of which network.
         engine.look_around();
         Ok(engine)
+    }
+
+    /// Sees whether the host's rules or its network have changed since the last question.
+    pub fn look_around(&mut self) {
+        self.see_to_rules();
+        let other_rules = std::mem::take(&mut self.rules.other);
+        if self.place.is_stale() || other_rules {
+            self.look();
+        }
+    }
+
+    /// Reads the host's rules about names again if they have changed: seen once for all that has happened by the time we wake up.
+    fn see_to_rules(&mut self) {
+        if !std::mem::replace(&mut self.rules.seen, true) {
+            self.rules.other |= self.names.refresh();
+        }
+    }
+
+    /// Sees whether the host has slept meanwhile.
+    pub fn wake_up(&mut self) {
+        self.rules.seen = false;
+        if let Some(slept) = self.place.has_slept() {
+            self.feed(Input::Woken(slept));
+            self.look();
+        }
+    }
+
+    fn look(&mut self) {
+        self.place.look(&self.names).for_each(|input| self.feed(input));
     }
 
     /// Whether `to` is a server that this host asks about names.

@@ -1,9 +1,9 @@
-//! The network monitor: on which network the host is, reported to the connector when it changes. Woken by the kernel alone,
-//! never by a timer; and it looks before every question of a program, so that no answer is of another network.
+//! The network monitor: on which network the host is, and what the connector is to hear of it when it changes. Woken by the kernel
+//! alone, never by a timer; and the engine has it look before every question of a program, so that no answer is of another network.
 
-use super::engine::Engine;
 use super::token::PLACE;
 use crate::clock;
+use crate::names::Names;
 use crate::poll::{Interest, Poll};
 use crate::surroundings::look;
 use crate::sys::netlink::Watch;
@@ -35,13 +35,6 @@ pub(super) struct Place {
     slept: Duration,
 }
 
-/// What has been seen of the host's rules about names.
-#[derive(Debug, Default)]
-pub(super) struct Rules {
-    seen: bool,
-    other: bool,
-}
-
 impl Place {
     /// Listens from now on; nothing has been seen yet.
     pub fn new(poll: &Poll) -> Self {
@@ -55,7 +48,7 @@ impl Place {
     }
 
     /// Whether what was seen last may not be what is.
-    fn is_stale(&mut self) -> bool {
+    pub fn is_stale(&mut self) -> bool {
         let changed = self.watch.as_ref().is_none_or(Watch::changed);
         if changed {
             self.looks = LOOKS;
@@ -67,54 +60,37 @@ impl Place {
         self.looks = self.looks.saturating_sub(u32::from(unheard));
         changed || unheard
     }
-}
 
-impl Engine {
-    /// Sees whether the host's rules or its network have changed since the last question.
-    pub fn look_around(&mut self) {
-        self.see_to_rules();
-        let other_rules = std::mem::take(&mut self.rules.other);
-        if self.place.is_stale() || other_rules {
-            self.look();
-        }
-    }
-
-    /// Reads the host's rules about names again if they have changed: seen once for all that has happened by the time we wake up.
-    pub fn see_to_rules(&mut self) {
-        if !std::mem::replace(&mut self.rules.seen, true) {
-            self.rules.other |= self.names.refresh();
-        }
-    }
-
-    /// Sees whether the host has slept meanwhile. Our clock stands still while it does (CLOCK_MONOTONIC, clock_gettime(2)).
-    pub fn wake_up(&mut self) {
-        self.rules.seen = false;
+    /// For how long the host has slept since this was asked last, if it has. Our clock stands still while it does (CLOCK_MONOTONIC,
+    /// clock_gettime(2)).
+    pub fn has_slept(&mut self) -> Option<Duration> {
         let slept = clock::slept();
-        let meanwhile = slept.saturating_sub(self.place.slept);
-        self.place.slept = slept;
-        if meanwhile > NO_SLEEP {
-            self.feed(Input::Woken(meanwhile));
-            self.place.looks = LOOKS;
-            self.look();
+        let meanwhile = slept.saturating_sub(self.slept);
+        self.slept = slept;
+        if meanwhile <= NO_SLEEP {
+            return None;
         }
+        self.looks = LOOKS;
+        Some(meanwhile)
     }
 
-    fn look(&mut self) {
-        let servers = self.names.servers();
+    /// Looks where the host is, and whom it asks by `names`: what the connector is to hear of it.
+    pub fn look(&mut self, names: &Names) -> impl Iterator<Item = Input> + use<> {
+        let servers = names.servers();
         let now = look(servers).unwrap_or_else(|_| guess(servers));
-        let before = self.place.seen.replace(now.clone());
-        if self.names.servers() != self.place.servers {
-            self.place.servers = self.names.servers().to_vec();
-            self.feed(Input::Servers(u32::try_from(self.place.servers.len()).unwrap_or(1)));
-        }
-        self.feed(Input::Patience(self.names.patience()));
+        let before = self.seen.replace(now.clone());
+        let others = (servers != self.servers).then(|| {
+            self.servers = servers.to_vec();
+            Input::Servers(u32::try_from(servers.len()).unwrap_or(1))
+        });
         let (id, v4, v6) = (now.network(), now.reaches(Family::V4), now.reaches(Family::V6));
-        let v4_first = now.v4_first() || self.names.prefers_v4();
-        match before {
-            Some(before) if before == now => {}
-            Some(before) if now.refines(&before) => self.feed(Input::Recognised(id)),
-            _ => self.feed(Input::Network { id, v4, v6, v4_first }),
-        }
+        let v4_first = now.v4_first() || names.prefers_v4();
+        let network = match before {
+            Some(before) if before == now => None,
+            Some(before) if now.refines(&before) => Some(Input::Recognised(id)),
+            _ => Some(Input::Network { id, v4, v6, v4_first }),
+        };
+        [others, Some(Input::Patience(names.patience())), network].into_iter().flatten()
     }
 }
 
@@ -145,7 +121,7 @@ pub(super) fn own_address(to: SocketAddr) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names::Names;
+    use crate::supervisor::engine::Engine;
     use crate::sys::netlink::{LOOPBACK, Netlink, VethEnd, Via};
     use crate::sys::netns::NetNs;
     use headstart_core::connect::{Settings, race};

@@ -20,7 +20,6 @@ use forward::{Asker, Forwards, Returned};
 use headstart_core::connect::{Answered, AppId, Ask, Input, RequestId};
 use headstart_core::time::Instant;
 use headstart_core::wire::relay::Question;
-use redirect::Post;
 pub(super) use redirect::{Call, Redirected};
 use rustix::net::{RecvFlags, SendFlags, recvfrom, sendto};
 use std::collections::BTreeMap;
@@ -40,6 +39,14 @@ struct Pending {
     asker: Asker,
     query: Vec<u8>,
     question: Question,
+}
+
+/// A place where questions to one server arrive.
+#[derive(Debug)]
+struct Post {
+    /// The server that it stands for.
+    server: SocketAddr,
+    socket: OwnedFd,
 }
 
 /// All posts and the programs that ask there.

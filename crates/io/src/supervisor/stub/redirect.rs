@@ -8,6 +8,7 @@
 //! from there, which resolvers that check the sender drop; only those are redirected that are known not to: the C
 //! library's, recognised by IP_RECVERR, and Go's, recognised by SO_BROADCAST.
 
+use super::Post;
 use super::strays::Strays;
 use crate::poll::{Interest, is_readable};
 use crate::supervisor::engine::Engine;
@@ -104,14 +105,6 @@ pub(in crate::supervisor) enum Redirected {
     Exchange(OwnedFd),
     /// The program's own socket leads to us: its connect has succeeded; a sendto is to be continued.
     InPlace,
-}
-
-/// A place where questions to one server arrive.
-#[derive(Debug)]
-pub(super) struct Post {
-    /// The server that it stands for.
-    pub server: SocketAddr,
-    pub socket: OwnedFd,
 }
 
 /// By which way sockets are redirected here.

@@ -4,7 +4,7 @@
 //!
 //! Only in this direction: a connected socket takes datagrams of its peer alone, with or without us.
 
-use super::redirect::Post;
+use super::Post;
 use crate::poll::{Interest, Poll};
 use crate::supervisor::token::STRAY;
 use crate::sys::room::Room;
