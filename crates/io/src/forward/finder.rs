@@ -7,7 +7,7 @@
 //! all that was asked until then into one walk: a process with ten thousand sockets is looked through once, not once for each.
 
 use super::owner::{Owners, Process};
-use super::sockets;
+use super::sockets::{self, Options};
 use crate::sys::netns::NetNs;
 use crate::sys::process::descriptor;
 use headstart_core::forward::FlowId;
@@ -58,19 +58,6 @@ pub(super) struct Question {
     pub known: Option<Process>,
     /// Whether its options are wanted too.
     pub options: bool,
-}
-
-/// What a program has set on its socket and no packet shows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Options {
-    /// Nagle's algorithm is off (TCP_NODELAY).
-    pub no_delay: bool,
-    /// How long data may be without an acknowledgement, in milliseconds; as long as the host tries if 0 (TCP_USER_TIMEOUT).
-    pub user_timeout: u32,
-    /// The congestion control (TCP_CONGESTION), if it is another than that of its namespace.
-    pub congestion: Option<String>,
-    /// Its priority on this host (SO_PRIORITY).
-    pub priority: Option<i32>,
 }
 
 /// What was found.

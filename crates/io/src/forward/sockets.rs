@@ -1,7 +1,6 @@
 //! The sockets that lead to peers, with the options that programs' packets and sockets show.
 
 use super::exit::Exit;
-use super::finder::Options;
 use crate::sys::socket_option::{Value, get, set};
 use crate::sys::{datagram, tcp_info, train};
 use headstart_core::forward::{Agreed, Facts, Failure, UNSENT_AT_FIRST};
@@ -218,6 +217,19 @@ fn furnished(
 /// The largest segment that a kernel takes on an interface with this MTU, if a program does not want less (RFC 9293, section 3.7.1).
 pub fn usual_mss(mtu: u32, v4: bool) -> u32 {
     mtu.saturating_sub(if v4 { 40 } else { 60 })
+}
+
+/// What a program has set on its socket and no packet shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Options {
+    /// Nagle's algorithm is off (TCP_NODELAY).
+    pub no_delay: bool,
+    /// How long data may be without an acknowledgement, in milliseconds; as long as the host tries if 0 (TCP_USER_TIMEOUT).
+    pub user_timeout: u32,
+    /// The congestion control (TCP_CONGESTION), if it is another than that of its namespace.
+    pub congestion: Option<String>,
+    /// Its priority on this host (SO_PRIORITY).
+    pub priority: Option<i32>,
 }
 
 /// Gives a connection what a program has set on its own socket. The priority comes last, for the traffic class sets one too (ip(7)).
