@@ -2,11 +2,11 @@
 //! programs get over DNS, and a connection to one of them is raced over all.
 //!
 //! Where nothing is done ahead, no host is asked and nothing is opened ahead of time: what programs do not cause is not sent. Where it is
-//! (`ahead.rs`), names are looked up and connections opened as the connector has learned them. What was said to one
+//! (`accelerator/ahead.rs`), names are looked up and connections opened as the connector has learned them. What was said to one
 //! user's programs is not used for another's. Nothing is decided here; it is the [`Connector`]'s hands, as the supervisor is.
 
-use super::ahead::Aheads;
-use super::attribution::Here;
+mod ahead;
+
 use super::{ATTEMPTS, Whose, sockets};
 use crate::forward::exit::Exit;
 use crate::forward::sockets::{Origin, Stock};
@@ -15,13 +15,14 @@ use crate::supervisor::spare::spoilt;
 use crate::surroundings;
 use crate::sys::netlink::Watch;
 use crate::tcp;
+use ahead::Aheads;
 use headstart_core::connect::{
     Ahead, AppId, AttemptId, AttemptResult, Claim, Connector, Input, LookupResult, Output, RequestId, Settings,
 };
 use headstart_core::forward::{DnsExchange, FlowId};
 use headstart_core::machine::{Deadline, Machine};
-use headstart_core::path::Family;
 use headstart_core::path::identity::Surroundings;
+use headstart_core::path::{Family, NetworkId};
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::dns::Answer;
 use rustix::io::Errno;
@@ -29,6 +30,19 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+
+/// A network, as another program tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Here {
+    /// Which.
+    pub id: NetworkId,
+    /// Whether it leads anywhere by IPv4, and by IPv6.
+    pub families: (bool, bool),
+    /// Whether nothing is to be raced on it.
+    pub captive: bool,
+    /// The host's own addresses on it; none: that is not known.
+    pub addresses: Vec<IpAddr>,
+}
 
 /// A connection of a program that waits for its race.
 #[derive(Clone, Debug)]
@@ -71,18 +85,18 @@ struct Attempt {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Accelerator {
-    pub(super) connector: Connector,
+    connector: Connector,
     /// What is done ahead, if anything is to be.
-    pub(super) ahead: Option<Aheads>,
+    ahead: Option<Aheads>,
     /// `None` where the kernel does not tell: then each look is a full one.
     watch: Option<Watch>,
     seen: Option<Surroundings>,
     /// The network is given by the caller, not looked up.
     fixed_network: bool,
     /// Nothing is raced where a login is asked for.
-    pub(super) captive: bool,
+    captive: bool,
     /// Users whose programs got answers for names.
-    pub(super) users: BTreeSet<u32>,
+    users: BTreeSet<u32>,
     /// How packets leave the host.
     pub exit: Rc<Exit>,
     attempts: HashMap<u64, Attempt>,
@@ -97,12 +111,12 @@ fn number(flow: FlowId) -> u64 {
 }
 
 /// The program that an answer was for, as the connector knows programs.
-pub(super) fn app_of(user: u32) -> AppId {
+fn app_of(user: u32) -> AppId {
     format!("user {user}").into()
 }
 
 /// A connection of this user's program to `to`. Only we have the socket, and it may be of either family: as one is that takes mapped addresses.
-pub(super) fn claim(user: u32, to: SocketAddr) -> Claim {
+fn claim(user: u32, to: SocketAddr) -> Claim {
     let (app, domain) = (app_of(user), Family::V6);
     Claim { app, to, domain, accepts_mapped: true, nonblocking: false, rescuable: None }
 }
@@ -238,12 +252,12 @@ impl Accelerator {
         self.ended.pop_front()
     }
 
-    pub(super) fn feed(&mut self, now: Instant, poll: &Poll, input: Input) {
+    fn feed(&mut self, now: Instant, poll: &Poll, input: Input) {
         self.connector.handle_input(now, input);
         self.drain(now, poll);
     }
 
-    pub(super) fn drain(&mut self, now: Instant, poll: &Poll) {
+    fn drain(&mut self, now: Instant, poll: &Poll) {
         while let Some(output) = self.connector.poll_output() {
             match output {
                 Output::Connect { id, to, .. } => self.begin(now, poll, id, to),
@@ -314,7 +328,7 @@ impl Accelerator {
     }
 
     /// Sees whether the host is on another network, where what was said on this one does not hold.
-    pub(super) fn look_around(&mut self, now: Instant, poll: &Poll) {
+    fn look_around(&mut self, now: Instant, poll: &Poll) {
         if self.fixed_network {
             return;
         }

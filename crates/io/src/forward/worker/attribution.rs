@@ -3,7 +3,7 @@
 //! It is asked once a flow. No packet waits for the answer, with one exception: a connection that could be raced is opened when it is known
 //! whose it is, because what was said to one app is not used for another's. A question that is not answered in time counts as answered by "unknown".
 
-use super::accelerator::Waiting;
+use super::accelerator::{Here, Waiting};
 use super::ahead::{Asked, Outgoing};
 use super::{MAPPINGS, Upstream, Whose, Worker, sockets};
 use crate::driver::Hands;
@@ -11,7 +11,6 @@ use crate::forward::board::Board;
 use crate::forward::owner::{Owner, Process};
 use headstart_core::forward::{DnsExchange, Failure, FlowId, Input, MappingId, Record};
 use headstart_core::machine::Deadline;
-use headstart_core::path::NetworkId;
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::dns::Answer;
 use headstart_core::wire::ip::icmp::Trouble;
@@ -35,19 +34,6 @@ pub struct Question {
     pub app: SocketAddr,
     /// The other end.
     pub peer: SocketAddr,
-}
-
-/// A network, as another program tells it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Here {
-    /// Which.
-    pub id: NetworkId,
-    /// Whether it leads anywhere by IPv4, and by IPv6.
-    pub families: (bool, bool),
-    /// Whether nothing is to be raced on it.
-    pub captive: bool,
-    /// The host's own addresses on it; none: that is not known.
-    pub addresses: Vec<IpAddr>,
 }
 
 /// What is asked, and what waits for answers.

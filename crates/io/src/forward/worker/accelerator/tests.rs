@@ -5,7 +5,6 @@ use crate::clock::Clock;
 use crate::sys::netlink::Netlink;
 use crate::sys::netns::NetNs;
 use headstart_core::connect::race;
-use headstart_core::path::NetworkId;
 use headstart_core::wire::dns::encode_query;
 use headstart_core::wire::record::RecordType;
 use headstart_core::wire::relay::Question;
