@@ -3,9 +3,8 @@
 //! The list is made by the C library itself, one numeric address at a time, and chained: ports, socket types and
 //! memory are its own, and its freeaddrinfo (which frees node by node, as POSIX demands for sublists) needs no wrapping.
 
-use crate::ask::{Asked, Line, Patience};
-use crate::waits::{self, Came};
-use crate::{original, start};
+use crate::ask::{Asked, Came, Line, Patience};
+use crate::{original, start, waits};
 use headstart_core::path::Family;
 use headstart_core::wire::shim::{Reply, Request};
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -60,7 +59,7 @@ pub(crate) unsafe fn ask(
     };
     let line = Line::open(session)?;
     line.send(&request)?;
-    waits::begin(session, line, PATIENCE, None, frame)
+    waits::begin(line, PATIENCE, None, frame)
 }
 
 /// The answer, after the wait for it: `None` to leave it to the C library.

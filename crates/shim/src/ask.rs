@@ -1,7 +1,6 @@
 //! One question to the supervisor, one answer, perhaps with a descriptor. The socket lives as long as the question, so
 //! nothing is left in the program's descriptor table, and nothing has to be put right after fork or closefrom.
 
-use crate::waits::Came;
 use crate::{original, start::Session};
 use headstart_core::wire::shim::{MAX_MESSAGE, Reply, Request};
 use std::ffi::c_int;
@@ -14,6 +13,17 @@ pub(crate) enum Asked {
     /// A signal handler ran (without SA_RESTART) while we waited.
     Interrupted,
     /// No answer within the time given.
+    TimedOut,
+}
+
+/// How the wait for an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Came {
+    /// There is an answer, or there will be none.
+    Answer,
+    /// A signal handler ran (without SA_RESTART).
+    Interrupted,
+    /// Nothing came within the time given.
     TimedOut,
 }
 
@@ -36,11 +46,15 @@ const REACHING: libc::timeval = libc::timeval { tv_sec: 1, tv_usec: 0 };
 ///
 /// The supervisor takes some 20 us from [`Self::send`] on: time for the caller to find out what it needs to know anyway.
 /// Sending follows at once upon opening, which wakes the supervisor: it would go back to sleep in between.
-pub(crate) struct Line(OwnedFd);
+pub(crate) struct Line {
+    socket: OwnedFd,
+    /// Of which supervisor.
+    session: &'static Session,
+}
 
 impl Line {
     /// Connects to the supervisor.
-    pub(crate) fn open(session: &Session) -> Option<Self> {
+    pub(crate) fn open(session: &'static Session) -> Option<Self> {
         let fd = original::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0);
         if fd < 0 {
             return None;
@@ -62,7 +76,7 @@ impl Line {
         let rc = unsafe {
             original::connect(fd, (&raw const addr).cast(), size_of::<libc::sockaddr_un>() as libc::socklen_t)
         };
-        (rc == 0).then_some(Self(socket))
+        (rc == 0).then_some(Self { socket, session })
     }
 
     /// Asks; the answer is for [`Self::receive`].
@@ -70,7 +84,7 @@ impl Line {
         let message = request.encode();
         let bytes = message.as_ref();
         // SAFETY: `bytes` is valid for its length.
-        let sent = unsafe { libc::send(self.0.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+        let sent = unsafe { libc::send(self.descriptor(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
         (usize::try_from(sent).ok()? == bytes.len()).then_some(())
     }
 
@@ -78,9 +92,9 @@ impl Line {
     pub(crate) fn limit(&self, patience: Patience) {
         match patience {
             Patience::Seconds(seconds) => {
-                limit(self.0.as_raw_fd(), libc::SO_RCVTIMEO, libc::timeval { tv_sec: seconds, tv_usec: 0 });
+                limit(self.descriptor(), libc::SO_RCVTIMEO, libc::timeval { tv_sec: seconds, tv_usec: 0 });
             }
-            Patience::Timeout(timeout) => limit(self.0.as_raw_fd(), libc::SO_RCVTIMEO, timeout),
+            Patience::Timeout(timeout) => limit(self.descriptor(), libc::SO_RCVTIMEO, timeout),
             // Calls on a socket with a timeout are never restarted, whatever SA_RESTART says (signal(7)).
             Patience::AsBlocking => {}
         }
@@ -88,30 +102,29 @@ impl Line {
 
     /// Its descriptor.
     pub(crate) fn descriptor(&self) -> c_int {
-        self.0.as_raw_fd()
+        self.socket.as_raw_fd()
     }
 
     /// The answer, after the wait for it.
     pub(crate) fn receive(&self, came: Came) -> Option<Asked> {
         match came {
-            Came::Answer => receive(&self.0),
+            Came::Answer => receive(&self.socket),
             Came::Interrupted => Some(Asked::Interrupted),
             Came::TimedOut => Some(Asked::TimedOut),
         }
     }
 
-    /// Closes it, if the descriptor still leads to the supervisor of `session`: the program may have closed it, and opened another
-    /// by its number.
-    pub(crate) fn close_if_of(self, session: &Session) {
+    /// Closes it, if the descriptor still leads to the supervisor: the program may have closed it, and opened another by its number.
+    pub(crate) fn close_if_ours(self) {
         // SAFETY: `sockaddr_un` is plain data; all zeroes is a valid value.
         let mut addr: libc::sockaddr_un = unsafe { std::mem::zeroed() };
         let mut len = size_of::<libc::sockaddr_un>() as libc::socklen_t;
         // SAFETY: `addr` is valid for `len` bytes.
-        let rc = unsafe { original::getpeername(self.0.as_raw_fd(), (&raw mut addr).cast(), &mut len) };
-        let path = addr.sun_path.iter().take(session.socket.len()).map(|c| *c as u8);
+        let rc = unsafe { original::getpeername(self.descriptor(), (&raw mut addr).cast(), &mut len) };
+        let path = addr.sun_path.iter().take(self.session.socket.len()).map(|c| *c as u8);
         let is_unix = rc == 0 && addr.sun_family == libc::AF_UNIX as libc::sa_family_t;
-        if !(is_unix && path.eq(session.socket.iter().copied())) {
-            let _ = self.0.into_raw_fd();
+        if !(is_unix && path.eq(self.session.socket.iter().copied())) {
+            let _ = self.socket.into_raw_fd();
         }
     }
 }

@@ -1,8 +1,8 @@
 //! connect(2): whether it is one that the supervisor may serve, and the exchange of the socket if it does.
 
-use crate::ask::{Asked, Line, Patience};
+use crate::ask::{Asked, Came, Line, Patience};
 use crate::options::{Setting, Socket};
-use crate::waits::{self, Came};
+use crate::waits::{self, Connecting};
 use crate::{marks, options, original, start};
 use headstart_core::wire::shim::{Reply, Request};
 use headstart_core::wire::sockaddr::{self, MAX_BYTES};
@@ -28,14 +28,6 @@ pub(crate) enum Served {
 fn is_nonblocking(fd: c_int) -> bool {
     // SAFETY: no pointers.
     unsafe { libc::fcntl(fd, libc::F_GETFL) & libc::O_NONBLOCK != 0 }
-}
-
-/// A connect about which the supervisor is asked.
-pub(crate) struct Connecting {
-    /// The program's descriptor.
-    pub fd: c_int,
-    socket: Socket,
-    carried: Option<Vec<Setting>>,
 }
 
 /// What is done with a connect.
@@ -89,7 +81,7 @@ pub(crate) unsafe fn begin(
     // The supervisor wakes up and looks for a connection meanwhile.
     let carried = options::set_by_the_program(fd, &socket);
     let connecting = Connecting { fd, socket, carried };
-    waits::begin(session, line, patience, Some(connecting), frame).map(Begun::Asked)
+    waits::begin(line, patience, Some(connecting), frame).map(Begun::Asked)
 }
 
 /// What the supervisor's answer means, after the wait for it: `None` to leave the connect to the kernel.

@@ -6,10 +6,9 @@
 //!
 //! What never happens here: a descriptor is closed that is the program's by now.
 
-use crate::ask::{Line, Patience};
-use crate::connect::Connecting;
+use crate::ask::{Came, Line, Patience};
+use crate::options::{Setting, Socket};
 use crate::original;
-use crate::start::Session;
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,15 +19,13 @@ const MAX_INTERRUPTIONS: u32 = 200_000;
 /// bytes of it for those of floating-point numbers alone (FXSAVE; `fpsimd_context` is longer).
 const HANDLER_AWAY: usize = 512;
 
-/// How a wait ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Came {
-    /// There is an answer, or there will be none.
-    Answer,
-    /// A signal handler ran (without SA_RESTART).
-    Interrupted,
-    /// Nothing came within the time given.
-    TimedOut,
+/// A connect about which the supervisor is asked.
+pub(crate) struct Connecting {
+    /// The program's descriptor.
+    pub fd: c_int,
+    pub socket: Socket,
+    /// What the program has set on it; `None` if that cannot be carried over.
+    pub carried: Option<Vec<Setting>>,
 }
 
 /// A question under way.
@@ -39,7 +36,6 @@ pub(crate) struct Wait {
     pub connecting: Option<Connecting>,
     /// Its place among the connects that shutdown(2) may end.
     slot: Option<&'static AtomicU64>,
-    session: &'static Session,
     /// Where the stack was.
     frame: usize,
     /// The one that this thread has been waiting for meanwhile, if this was asked by a signal handler.
@@ -79,28 +75,20 @@ unsafe extern "C" fn ended(latest: *mut c_void) {
 /// Frees a question that its thread will not come back to, and returns the one below.
 fn leave(mut wait: Wait) -> *mut Wait {
     wait.release();
-    let below = wait.below;
-    let Wait { line, session, .. } = wait;
     // The program may have closed all descriptors since, and opened others.
-    line.close_if_of(session);
-    below
+    wait.line.close_if_ours();
+    wait.below
 }
 
 /// `line` is waited for from now on, by a thread whose stack is at `frame`.
-pub(crate) fn begin(
-    session: &'static Session,
-    line: Line,
-    patience: Patience,
-    connecting: Option<Connecting>,
-    frame: usize,
-) -> Option<Handle> {
+pub(crate) fn begin(line: Line, patience: Patience, connecting: Option<Connecting>, frame: usize) -> Option<Handle> {
     let key = *LATEST.get()?;
     free_what_was_left(key, frame);
     line.limit(patience);
     let descriptor = line.descriptor();
     let slot = connecting.as_ref().and_then(|c| claim(c.fd, descriptor));
     let below = latest(key);
-    let wait = Box::into_raw(Box::new(Wait { line, connecting, slot, session, frame, below }));
+    let wait = Box::into_raw(Box::new(Wait { line, connecting, slot, frame, below }));
     set_latest(key, wait);
     let interruptions = if matches!(patience, Patience::Seconds(_)) { MAX_INTERRUPTIONS } else { 0 };
     Some(Handle { wait, line: descriptor, interruptions })
