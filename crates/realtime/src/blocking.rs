@@ -2,8 +2,9 @@
 //!
 //! A thread of its own runs the tasks of all sessions made here.
 
+use crate::driver::Connection;
 use crate::ending::Ending;
-use crate::session::{Config, Connection, Message, SessionError};
+use crate::session::{Config, Message, SessionError};
 use headstart_core::realtime::{Kind, Sent, Stats};
 use rustix::net::{AddressFamily, sockopt};
 use std::io;

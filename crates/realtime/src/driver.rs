@@ -1,8 +1,7 @@
-//! The tasks of a session: one a connection, one that keeps time, and on the side that connects one that dials.
+//! The connections of a session and its tasks: one a connection, one that keeps time, and on the side that connects one that dials.
 
 use crate::ending::Why;
 use crate::scratch;
-use crate::session::{Connection, SessionError};
 use crate::shared::Shared;
 use crate::vigil::ASSURES;
 use headstart_core::realtime::{Connection as Number, Input};
@@ -11,8 +10,15 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
+
+/// Any stream of bytes both ways.
+pub type Connection = Box<dyn Stream>;
+
+/// What a [`Connection`] must be able to do.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Stream for T {}
 
 /// Opens one more connection to the peer.
 pub(crate) type Dial = Box<dyn Fn() -> Pin<Box<dyn Future<Output = io::Result<Connection>> + Send>> + Send + Sync>;
@@ -26,9 +32,9 @@ const SMALL: usize = 256;
 const READ: usize = 4096;
 
 /// Begins a session on the side that connects: with its first connection, or the reason why there is none.
-pub(crate) async fn connect(shared: &Arc<Shared>, dial: Dial) -> Result<(), SessionError> {
+pub(crate) async fn connect(shared: &Arc<Shared>, dial: Dial) -> io::Result<()> {
     let began = shared.clock.now();
-    let first = in_time(shared, dial()).await.map_err(SessionError::Connect)?;
+    let first = in_time(shared, dial()).await?;
     start(shared, first, Some(shared.clock.now().since(began)));
     tokio::spawn(keep_time(Arc::clone(shared)));
     tokio::spawn(keep_connections(Arc::clone(shared), dial));

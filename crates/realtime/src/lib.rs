@@ -23,8 +23,9 @@ mod shared;
 mod tcp_options;
 mod vigil;
 
+pub use driver::Connection;
 pub use ending::{Ending, Why};
 pub use headstart_core::realtime::{Kind, MAX_MESSAGE, SendError, Sent, State, Stats, technique};
 pub use listener::Listener;
-pub use session::{Config, Connection, Lane, Message, Receiver, Sender, Session, SessionError};
+pub use session::{Config, Lane, Message, Receiver, Sender, Session, SessionError};
 pub use tcp_options::TcpOptions;

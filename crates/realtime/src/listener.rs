@@ -7,8 +7,8 @@
 
 use crate::admission::{self, Admission, Place};
 use crate::backlog::Backlog;
-use crate::driver;
-use crate::session::{Config, Connection, PATIENCE, Session, Stream};
+use crate::driver::{self, Connection, Stream};
+use crate::session::{Config, PATIENCE, Session};
 use crate::shared::Shared;
 use crate::tcp_options;
 use headstart_core::realtime::frame::{Frame, Proof, begins_a_connection};

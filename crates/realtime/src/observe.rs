@@ -131,7 +131,7 @@ pub fn totals() -> Totals {
         let all: Vec<_> = known.all.iter().filter_map(|(_, session)| session.upgrade()).collect();
         (all, Totals { begun: known.begun, ..known.ended })
     };
-    let sum = all.iter().fold(gone, |sum, shared| sum.plus(done(shared)));
+    let sum = all.iter().fold(gone, |sum, shared| sum.plus(shared.stats().into()));
     // One that is just going is neither among those that go on nor among those that are gone: what it has done was told before.
     let mut known = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(known) = known.as_mut() else { return sum };
@@ -139,19 +139,11 @@ pub fn totals() -> Totals {
     known.told
 }
 
-fn done(shared: &Shared) -> Totals {
-    shared.lock().messenger.stats(shared.clock.now()).into()
-}
-
-/// A session is gone.
-pub(crate) fn gone(shared: &Shared) {
-    if shared.noted.get().is_none() {
-        return;
-    }
-    let done = done(shared);
+/// A session that was noted is gone, and has done this.
+fn gone(done: Stats) {
     let mut known = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = known.as_mut() {
-        known.ended = known.ended.plus(done);
+        known.ended = known.ended.plus(done.into());
     }
 }
 
@@ -159,7 +151,7 @@ pub(crate) fn gone(shared: &Shared) {
 pub(crate) fn note(shared: &Arc<Shared>) {
     let mut known = SESSIONS.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(Known { begun, all, .. }) = known.as_mut() else { return };
-    let _ = shared.noted.set(());
+    let _ = shared.noted.set(gone);
     if all.len() == all.capacity() {
         all.retain(|(_, session)| session.strong_count() > 0);
     }

@@ -1,7 +1,8 @@
 //! Handles of a session: what a program holds.
 
-use crate::driver::{self, Dial};
+use crate::driver::{self, Connection, Dial};
 use crate::ending::{Ending, Why};
+use crate::observe;
 use crate::shared::{Shared, State};
 use crate::tcp_options::{self, TcpOptions};
 use futures_sink::Sink;
@@ -23,13 +24,6 @@ use tokio::net::{TcpStream, ToSocketAddrs};
 const LINGER: Duration = Duration::from_secs(2);
 /// How long the peer of a session does not answer before that is given up. Ours.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Any stream of bytes both ways.
-pub type Connection = Box<dyn Stream>;
-
-/// What a [`Connection`] must be able to do.
-pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Stream for T {}
 
 /// How a session is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,7 +121,9 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
+    /// The first handle of a session that begins.
     pub(crate) fn of(shared: Arc<Shared>) -> Self {
+        observe::note(&shared);
         Self { _guard: Arc::new(Guard(Arc::clone(&shared))), shared }
     }
 
@@ -206,7 +202,7 @@ impl Session {
             let stream = dial();
             Box::pin(async move { Ok(Box::new(stream.await?) as Connection) })
         });
-        driver::connect(&shared, dial).await?;
+        driver::connect(&shared, dial).await.map_err(SessionError::Connect)?;
         Ok(session)
     }
 
@@ -252,8 +248,7 @@ impl Session {
 
     /// What has been done so far.
     pub fn stats(&self) -> Stats {
-        let now = self.shared.clock.now();
-        self.shared.lock().messenger.stats(now)
+        self.shared.stats()
     }
 
     /// How often time has woken this session, by cause: what a battery is spent on.

@@ -3,11 +3,10 @@
 //! Nothing is decided here. The lock is held for as long as the messenger thinks, never across a wait.
 
 use crate::ending::{Ending, Why};
-use crate::observe;
 use crate::tcp_options::TcpOptions;
 use crate::vigil::{ASSURES, Vigil};
 use headstart_core::machine::{Deadline, Machine, Wakeups};
-use headstart_core::realtime::{FrameError, Input, MAX_CONNECTIONS, Messenger, Output};
+use headstart_core::realtime::{FrameError, Input, MAX_CONNECTIONS, Messenger, Output, Stats};
 use headstart_core::time::Instant;
 use headstart_io::clock::Clock;
 use std::io;
@@ -23,8 +22,8 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     /// Where its first connection leads, or comes from.
     pub peer: OnceLock<String>,
-    /// It is one of those that [`observe`] lists.
-    pub noted: OnceLock<()>,
+    /// Who is told what it has done when it is gone, if anyone has noted it ([`crate::observe`]).
+    pub noted: OnceLock<fn(Stats)>,
     /// Which options the kernel took.
     pub tcp_options: OnceLock<TcpOptions>,
     /// The deadline has moved.
@@ -141,13 +140,15 @@ impl State {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        observe::gone(self);
+        if let Some(tell) = self.noted.get() {
+            tell(self.stats());
+        }
     }
 }
 
 impl Shared {
     pub fn new(messenger: Messenger, clock: Clock, patience: Duration) -> Arc<Self> {
-        let shared = Arc::new(Self {
+        Arc::new(Self {
             clock,
             tcp_options: OnceLock::new(),
             peer: OnceLock::new(),
@@ -177,14 +178,17 @@ impl Shared {
             ended: Notify::new(),
             parted: Notify::new(),
             judged: Notify::new(),
-        });
-        observe::note(&shared);
-        shared
+        })
     }
 
     /// The state; a task that panicked has left it whole, for a messenger is changed by one call at a time.
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What has been done so far.
+    pub fn stats(&self) -> Stats {
+        self.lock().messenger.stats(self.clock.now())
     }
 
     /// Lets the messenger think, and tells the tasks that it concerns.
