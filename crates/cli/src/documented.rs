@@ -60,7 +60,7 @@ fn is_stand_in(word: &str) -> bool {
 
 #[test]
 fn every_command_that_the_documentation_shows_is_understood() {
-    let (command, mut seen, mut wrong) = (crate::help::whole(), 0, Vec::new());
+    let (command, mut seen, mut wrong) = (crate::laboratory::whole(), 0, Vec::new());
     for page in pages() {
         for (line, text, is_to_copy) in shown(&std::fs::read_to_string(&page).unwrap()) {
             for words in calls(&text) {

@@ -234,7 +234,7 @@ Environment:
 const HEADING: [&str; 2] = ["\x1b[1m\x1b[4m", "\x1b[0m"];
 
 /// Columns of the groups of verbs where the terminal has more.
-const COLUMNS: usize = 80;
+pub const COLUMNS: usize = 80;
 
 /// The command `headstart` with its groups and examples.
 pub fn command() -> Command {
@@ -246,18 +246,8 @@ pub fn command_at(columns: usize) -> Command {
     finished(crate::Cli::command(), columns)
 }
 
-/// The same with the verbs of `headstart-lab` in full.
-#[cfg(feature = "lab")]
-pub fn whole() -> Command {
-    use clap::Subcommand as _;
-    let lab = crate::laboratory::Verb::augment_subcommands(Command::new("headstart"));
-    let (plain, own) = (crate::Cli::command(), |name: &str| lab.find_subcommand(name).cloned());
-    let more: Vec<_> = lab.get_subcommands().filter(|verb| plain.find_subcommand(verb.get_name()).is_none()).collect();
-    let plain = plain.clone().subcommands(more.into_iter().cloned());
-    finished(plain.mut_subcommands(|verb| own(verb.get_name()).unwrap_or(verb)), COLUMNS)
-}
-
-fn finished(command: Command, columns: usize) -> Command {
+/// A command with groups and examples, for a terminal of so many columns.
+pub fn finished(command: Command, columns: usize) -> Command {
     let command = with_examples(command, "");
     // `--grace -1` is a wrong number, not an unknown option.
     let command = with_negative_numbers(command);
@@ -338,9 +328,11 @@ pub fn asks_for_version(words: &[std::ffi::OsString]) -> bool {
     words.len() == 2 && has(["--version", "-V"]) && has(["--verbose", "-v"])
 }
 
-#[cfg(all(test, feature = "lab"))]
+#[cfg(feature = "lab")]
+#[cfg(test)]
 mod tests {
     use super::*;
+    use crate::laboratory::whole;
 
     /// Every verb below `command` that people see, by its path.
     fn verbs(command: &Command, path: &str) -> Vec<String> {

@@ -2,7 +2,7 @@
 //! (`headstart-lab run NAME`). Also all that is told of both programs together: lists, man pages, completions.
 
 use crate::{demo, exit, help, lab, list, manual, probe};
-use clap::{FromArgMatches, Parser, Subcommand};
+use clap::{Command, CommandFactory as _, FromArgMatches, Parser, Subcommand};
 use headstart_lab::netns;
 use std::ffi::OsString;
 
@@ -15,7 +15,7 @@ struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Verb {
+enum Verb {
     /// Emulate networks and run experiments
     #[command(subcommand)]
     Lab(lab::Verb),
@@ -44,6 +44,15 @@ fn as_headstart(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
+/// The command `headstart` with the verbs of `headstart-lab` in full.
+pub fn whole() -> Command {
+    let lab = Verb::augment_subcommands(Command::new("headstart"));
+    let (plain, own) = (crate::Cli::command(), |name: &str| lab.find_subcommand(name).cloned());
+    let more: Vec<_> = lab.get_subcommands().filter(|verb| plain.find_subcommand(verb.get_name()).is_none()).collect();
+    let plain = plain.clone().subcommands(more.into_iter().cloned());
+    help::finished(plain.mut_subcommands(|verb| own(verb.get_name()).unwrap_or(verb)), help::COLUMNS)
+}
+
 /// Does what the words of this process say; what it ends with.
 pub fn run() -> anyhow::Result<u8> {
     let words = as_headstart(std::env::args_os().skip(1).collect());
@@ -51,7 +60,7 @@ pub fn run() -> anyhow::Result<u8> {
         crate::say!("{} {}", crate::beside::LAB, env!("CARGO_PKG_VERSION"));
         return Ok(exit::OK);
     }
-    let mut command = help::whole();
+    let mut command = whole();
     exit::note_verb(&command, &words);
     let matches = command.try_get_matches_from_mut([vec!["headstart".into()], words].concat());
     let matches = matches.unwrap_or_else(|why| exit::of_arguments(&why));
@@ -62,9 +71,9 @@ pub fn run() -> anyhow::Result<u8> {
         Verb::Lists(args) => list::whole(&args),
         Verb::Completions(args) => {
             let experiments: Vec<_> = headstart_lab::experiment::ALL.iter().map(|entry| entry.name).collect();
-            manual::completions(&args, &help::whole(), &experiments)
+            manual::completions(&args, &whole(), &experiments)
         }
-        Verb::Man(args) => manual::man(&args, &help::whole()),
+        Verb::Man(args) => manual::man(&args, &whole()),
         Verb::Probe(args) => probe::run(&args),
     };
     result.map_err(

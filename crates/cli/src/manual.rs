@@ -236,14 +236,16 @@ Data goes to standard output, everything else to standard error. With `--json`, 
 
 const GENERATED: &str = "Written by `headstart man docs/reference --markdown`; a test keeps it current.\n";
 
-#[cfg(all(test, feature = "lab"))]
+#[cfg(feature = "lab")]
+#[cfg(test)]
 mod tests {
     use super::*;
+    use crate::laboratory::whole;
 
     #[test]
     fn the_reference_pages_are_current() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
-        let commands = commands(&crate::help::whole());
+        let commands = commands(&whole());
         let pages = [("commands.md", commands), ("settings.md", settings()), ("exit-codes.md", exit_codes())];
         for (name, expected) in pages {
             let found = std::fs::read_to_string(folder.join(name)).unwrap_or_default();
@@ -263,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_synopsis_has_the_values_of_options() {
-        let mut whole = crate::help::whole();
+        let mut whole = whole();
         whole.build();
         let of = |verb: &str| synopsis(whole.find_subcommand(verb).unwrap());
         let (run, get) = (of("run"), of("get"));
@@ -278,7 +280,7 @@ mod tests {
     #[test]
     fn names_of_registries_are_completed_and_hidden_verbs_are_not() {
         let mut script = Vec::new();
-        let mut command = completed(&crate::help::whole(), &["page-load"]);
+        let mut command = completed(&whole(), &["page-load"]);
         clap_complete::generate(clap_complete::Shell::Bash, &mut command, "headstart", &mut script);
         let script = String::from_utf8(script).unwrap();
         for hidden in ["supervise", "probe", "lists"] {
@@ -294,7 +296,7 @@ mod tests {
 
     #[test]
     fn every_verb_that_is_shown_is_in_the_reference_and_no_hidden_one() {
-        let text = commands(&crate::help::whole());
+        let text = commands(&whole());
         for name in ["headstart run", "headstart lab shell", "headstart relay ports"] {
             assert!(text.contains(&format!("\n## {name}\n")), "{name}");
         }
