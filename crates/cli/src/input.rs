@@ -1,5 +1,10 @@
-//! Files that people write and verbs read whole: as text or in PEM, and within bounds, whatever they were pointed at.
+//! What people give to verbs. Files are read whole: as text or in PEM, and within bounds, whatever they were pointed at. Files to be
+//! written, and intervals, are checked before any work.
 
+use crate::exit::Usage;
+use headstart_core::time::Duration;
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -32,9 +37,48 @@ pub fn bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// How often to look, from a number of seconds. A look costs a measurement work for each of its connections.
+pub fn interval(seconds: f64) -> Result<Duration, Usage> {
+    if (0.1..=3600.0).contains(&seconds) {
+        return Ok(Duration::from_secs_f64(seconds));
+    }
+    let got = if seconds.abs() < 1e9 { seconds.to_string() } else { format!("{seconds:e}") };
+    Err(Usage(format!("--interval: must be from 0.1 to 3600 seconds (got {got})")))
+}
+
+/// Checks that a file can be written at `path`, without making it.
+fn writable(path: &Path) -> io::Result<()> {
+    match path.metadata() {
+        Ok(found) if found.is_dir() => Err(io::Error::from(Errno::ISDIR)),
+        Ok(_) => access(path, Access::WRITE_OK).map_err(Into::into),
+        Err(_) => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            access(folder.join("."), Access::WRITE_OK | Access::EXEC_OK).map_err(Into::into)
+        }
+    }
+}
+
+/// [`writable`] as an error of usage, before any work: what cannot be written should not cost a run.
+pub fn check_writable(path: &Path) -> Result<(), Usage> {
+    writable(path).map_err(|why| Usage::unwritable(path, why))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_a_file_can_be_written_is_known_without_making_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let new = folder.path().join("new");
+        assert!(writable(&new).is_ok() && !new.exists());
+        std::fs::write(&new, "").unwrap();
+        assert!(writable(&new).is_ok());
+        for wrong in [folder.path(), &folder.path().join("no/file"), &new.join("file")] {
+            assert!(writable(wrong).is_err(), "{}", wrong.display());
+        }
+        assert!(writable(Path::new("/dev/null")).is_ok());
+    }
 
     #[test]
     fn certificates_without_end_are_refused() {

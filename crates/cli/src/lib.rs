@@ -1,7 +1,7 @@
 //! The commands `headstart`, `headstart-run` and, with the feature `lab`, `headstart-lab`.
 //!
 //! Each verb is a file: its arguments, and what it does by calling the floors below. What verbs share of speaking to
-//! people is in `exit` (codes, errors), `input` (files) and `output` (streams, JSON); what they do by default in `config`.
+//! people is in `exit` (codes, errors), `input` (files, intervals) and `output` (streams, JSON); what they do by default in `config`.
 #![forbid(unsafe_code)]
 
 mod accept;

@@ -1,14 +1,9 @@
 //! What verbs write: data on standard output, all else on standard error; JSON with its version; colours only where
 //! they are welcome.
 
-use crate::exit::Usage;
-use headstart_core::time::Duration;
-use rustix::fs::{Access, access};
-use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
-use std::path::Path;
 use std::sync::OnceLock;
 
 /// What kept something from being written to standard output, which is one for the whole process.
@@ -84,32 +79,6 @@ pub fn plural(n: u64, one: &str) -> String {
     }
 }
 
-/// How often to look, from a number of seconds. A look costs a measurement work for each of its connections.
-pub fn interval(seconds: f64) -> Result<Duration, Usage> {
-    if (0.1..=3600.0).contains(&seconds) {
-        return Ok(Duration::from_secs_f64(seconds));
-    }
-    let got = if seconds.abs() < 1e9 { seconds.to_string() } else { format!("{seconds:e}") };
-    Err(Usage(format!("--interval: must be from 0.1 to 3600 seconds (got {got})")))
-}
-
-/// Checks that a file can be written at `path`, without making it.
-fn writable(path: &Path) -> io::Result<()> {
-    match path.metadata() {
-        Ok(found) if found.is_dir() => Err(io::Error::from(Errno::ISDIR)),
-        Ok(_) => access(path, Access::WRITE_OK).map_err(Into::into),
-        Err(_) => {
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            access(folder.join("."), Access::WRITE_OK | Access::EXEC_OK).map_err(Into::into)
-        }
-    }
-}
-
-/// [`writable`] as an error of usage, before any work: what cannot be written should not cost a run.
-pub fn check_writable(path: &Path) -> Result<(), Usage> {
-    writable(path).map_err(|why| Usage::unwritable(path, why))
-}
-
 /// Whether colours are welcome (no-color.org).
 pub fn colour() -> bool {
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -125,19 +94,6 @@ pub fn width() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn where_a_file_can_be_written_is_known_without_making_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let new = folder.path().join("new");
-        assert!(writable(&new).is_ok() && !new.exists());
-        std::fs::write(&new, "").unwrap();
-        assert!(writable(&new).is_ok());
-        for wrong in [folder.path(), &folder.path().join("no/file"), &new.join("file")] {
-            assert!(writable(wrong).is_err(), "{}", wrong.display());
-        }
-        assert!(writable(Path::new("/dev/null")).is_ok());
-    }
 
     #[test]
     fn only_one_is_one() {

@@ -2,7 +2,7 @@
 //! was fetched before an interruption stays, with a note of what it is part of beside it, and is never overwritten.
 
 use crate::exit::Usage;
-use crate::output;
+use crate::input;
 use anyhow::Context as _;
 use hyper::header::{self, HeaderMap};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -43,14 +43,14 @@ impl Place {
             Self::Device(path) => path.clone(),
             Self::File(path) => beside(path, PART),
         };
-        output::check_writable(&path)
+        input::check_writable(&path)
     }
 
     /// What was fetched of `url` before, as far as it can be resumed.
     pub fn begun(&self, url: &str) -> Option<Begun> {
         let Self::File(path) = self else { return None };
         let about: serde_json::Value =
-            serde_json::from_slice(&crate::input::bytes(&beside(path, ABOUT), crate::input::MOST).ok()?).ok()?;
+            serde_json::from_slice(&input::bytes(&beside(path, ABOUT), input::MOST).ok()?).ok()?;
         let have = beside(path, PART).metadata().ok()?.len();
         let validator = about["validator"].as_str()?.to_owned();
         (about["url"] == url && have > 0).then_some(Begun { have, validator })

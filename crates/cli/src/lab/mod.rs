@@ -16,7 +16,7 @@ mod scenario;
 
 pub use asked::seed;
 
-use crate::{exit, output};
+use crate::{exit, input, output};
 use headstart_lab::experiment;
 use headstart_lab::netns::{self, PortKind, Settings};
 use headstart_lab::report::{Kind, Table};
@@ -100,7 +100,7 @@ impl Emulated {
     fn checked(self) -> anyhow::Result<(String, Settings)> {
         let Self { link, ports, events, pcapng } = self;
         netns::link(&link).map_err(|e| exit::Usage(e.to_string()))?;
-        events.iter().chain(&pcapng).try_for_each(|file| output::check_writable(file))?;
+        events.iter().chain(&pcapng).try_for_each(|file| input::check_writable(file))?;
         Ok((link, Settings { ports, events, pcapng, ..Settings::default() }))
     }
 }

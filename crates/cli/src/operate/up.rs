@@ -131,7 +131,7 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
         return Err(exit::Coded(exit::NOT_PERMITTED, format!("CAP_NET_ADMIN is missing; {}", super::grant())).into());
     }
     // The daemon opens it, and its standard error goes nowhere: check it here.
-    args.flows.as_deref().map_or(Ok(()), crate::output::check_writable)?;
+    args.flows.as_deref().map_or(Ok(()), crate::input::check_writable)?;
     bring_up(settings, args.foreground, args.ui, &args.format)
 }
 

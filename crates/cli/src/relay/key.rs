@@ -1,7 +1,8 @@
 //! `headstart relay key`: a key in a file of its own, and its public part.
 
 use crate::exit::{self, Usage};
-use crate::output::{Format, check_writable};
+use crate::input::check_writable;
+use crate::output::Format;
 use headstart_realtime::keys::SecretKey;
 use std::path::PathBuf;
 

@@ -1,7 +1,8 @@
 //! What a run has gained, as JSON and in words. Nothing is counted here.
 
 use crate::exit::Usage;
-use crate::output::{check_writable, plural};
+use crate::input::check_writable;
+use crate::output::plural;
 use headstart_core::connect::Tally;
 use headstart_core::time::Duration;
 use headstart_io::control::Summary;

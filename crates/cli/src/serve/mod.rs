@@ -168,7 +168,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         _ => own_certificate(args, &addresses)?,
     };
     if let Some(path) = &args.write_cert {
-        crate::output::check_writable(path)?;
+        crate::input::check_writable(path)?;
         std::fs::write(path, certificate.pem()).with_context(|| format!("writing {}", path.display()))?;
     }
     let shown = Shown { fingerprint: certificate.fingerprint(), key_hash: certificate.key_hash() };

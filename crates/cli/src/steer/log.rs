@@ -3,7 +3,7 @@
 //! its own asks the daemon now and then, so that no packet waits for a disk.
 
 use crate::exit::{self, Coded, Usage};
-use crate::output;
+use crate::input;
 use anyhow::Context as _;
 use headstart_io::clock::wall;
 use headstart_io::daemon::client::ask;
@@ -31,7 +31,7 @@ pub struct Args {
 
 /// Writes until SIGINT or SIGTERM, or until there is no tunnel any more.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
-    let every = output::interval(args.interval)?;
+    let every = input::interval(args.interval)?;
     let mut out: Box<dyn Write> = match &args.file {
         file if file == Path::new("-") => Box::new(std::io::stdout()),
         file => Box::new(File::create(file).map_err(|why| Usage::unwritable(file, why))?),

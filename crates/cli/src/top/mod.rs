@@ -10,7 +10,8 @@ mod screen;
 mod view;
 
 use crate::exit::{self, Coded, Usage};
-use crate::output::{self, Format, document, width};
+use crate::input;
+use crate::output::{Format, document, width};
 use headstart_io::board;
 use headstart_io::clock::Clock;
 use headstart_io::forward::board::Board;
@@ -38,7 +39,7 @@ pub struct Args {
 
 /// Shows it.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
-    let every = output::interval(args.interval)?;
+    let every = input::interval(args.interval)?;
     let pid = chosen(args.pid)?;
     let first = ask(pid)?;
     if args.once || args.format.json || !rustix::termios::isatty(stdout()) {

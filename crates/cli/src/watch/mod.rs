@@ -7,8 +7,9 @@ mod causes;
 mod hook;
 
 use crate::exit;
+use crate::input;
 use crate::observe::Observer;
-use crate::output::{self, Format, document, versioned};
+use crate::output::{Format, document, versioned};
 use crate::post::Target;
 use causes::{Cause, Watcher};
 use headstart_core::time::Duration;
@@ -38,7 +39,7 @@ pub struct Args {
 
 /// Watches until it is ended.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
-    let every = output::interval(args.interval)?;
+    let every = input::interval(args.interval)?;
     let (clock, observer) = (Clock::new(), Observer::new(0));
     let (mut watcher, mut notify) = (Watcher::default(), args.notify);
     let mut hook = args.webhook.clone().map(Hook::new);

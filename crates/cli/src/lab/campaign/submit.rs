@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         return Ok(exit::OK);
     }
     let file = args.to.join(engine.file);
-    crate::output::check_writable(&file)?;
+    crate::input::check_writable(&file)?;
     let text = (engine.text)(&Submission { image: args.image.clone(), ..submission });
     std::fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
     crate::say!("{}", file.display());
