@@ -1,7 +1,6 @@
 //! What is kept of moments before this one: round-trip times of late, and connections that have ended.
 
-use super::view::{View, rtt};
-use headstart_io::forward::board::{App, Line};
+use headstart_io::forward::board::{App, Board, Line};
 use std::collections::{HashMap, VecDeque};
 
 /// How many moments a trend has: as many as its column is wide.
@@ -23,18 +22,18 @@ pub struct Past {
 
 impl Past {
     /// Takes in what is there now, after `before`.
-    pub fn update(&mut self, before: &View, now: &View) {
-        let at = now.board.at_ms;
-        let there = |app: &App| now.board.apps.iter().any(|other| other.name == app.name);
-        before.board.apps.iter().filter(|app| !there(app)).for_each(|app| _ = self.trends.remove(&app.name));
-        for app in &now.board.apps {
-            let Some(rtt) = rtt(&app.meters) else { continue };
+    pub fn update(&mut self, before: &Board, now: &Board) {
+        let at = now.at_ms;
+        let there = |app: &App| now.apps.iter().any(|other| other.name == app.name);
+        before.apps.iter().filter(|app| !there(app)).for_each(|app| _ = self.trends.remove(&app.name));
+        for app in &now.apps {
+            let Some(rtt) = app.meters.get("rtt_ms") else { continue };
             let trend = self.trends.entry(app.name.clone()).or_default();
-            trend.push_back(rtt);
+            trend.push_back(*rtt);
             trend.drain(..trend.len().saturating_sub(TREND));
         }
-        let known = before.board.ended.last().map_or(0, |ended| ended.number);
-        let new = now.board.ended.iter().filter(|ended| ended.number > known);
+        let known = before.ended.last().map_or(0, |ended| ended.number);
+        let new = now.ended.iter().filter(|ended| ended.number > known);
         self.closed.extend(new.map(|ended| (at, ended.line.clone())));
         self.closed.retain(|(since, _)| at - since < KEPT_MS);
         self.closed.drain(..self.closed.len().saturating_sub(MOST));
@@ -66,11 +65,11 @@ mod tests {
     use headstart_io::forward::board::Ended;
 
     /// A board at a moment, at which the connections of these numbers are the latest that have ended.
-    fn ended(at_ms: f64, numbers: impl Iterator<Item = u64>) -> View {
+    fn ended(at_ms: f64, numbers: impl Iterator<Item = u64>) -> Board {
         let mut board = board(at_ms, 0);
         let line = board.connections[0].clone();
         board.ended = numbers.map(|number| Ended { number, line: line.clone() }).collect();
-        View::first(board)
+        board
     }
 
     #[test]
@@ -90,11 +89,10 @@ mod tests {
     #[test]
     fn a_trend_goes_from_the_least_to_the_most() {
         let mut past = Past::default();
-        let mut before = View::first(board(0.0, 0));
+        let mut before = board(0.0, 0);
         for (n, rtt) in [90.0, 10.0, 20.0, 80.0, 80.0, 80.0, 80.0, 80.0, 10.0].into_iter().enumerate() {
             let mut now = board(n as f64, 0);
             now.apps[0].meters.insert("rtt_ms".into(), rtt);
-            let now = View::first(now);
             past.update(&before, &now);
             before = now;
         }

@@ -40,7 +40,7 @@ pub fn show(pid: u32, mut view: View, every: Duration) -> anyhow::Result<()> {
             match board::ask::<Board>(pid) {
                 Ok(later) => {
                     let later = View::between(&view.board, later);
-                    past.update(&view, &later);
+                    past.update(&view.board, &later.board);
                     view = later;
                 }
                 Err(why) => {

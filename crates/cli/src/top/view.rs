@@ -3,7 +3,7 @@
 use super::columns::{APPS, CONNECTIONS, Column, fitting};
 use super::past::Past;
 use crate::output::plural;
-use headstart_io::forward::board::{App, Board, Line, Meters};
+use headstart_io::forward::board::{App, Board, Line};
 use std::collections::HashMap;
 
 /// What is not known.
@@ -236,15 +236,11 @@ fn count(value: Option<f64>) -> Cell {
     Cell { text: value.map_or_else(|| NOTHING.into(), |value| format!("{value:.0}")), number: value }
 }
 
-/// The value of a meter, if it was measured.
-pub fn rtt(meters: &Meters) -> Option<f64> {
-    meters.get("rtt_ms").copied()
-}
-
 #[cfg(test)]
 pub mod tests {
     use super::*;
     use headstart_core::forward::meter;
+    use headstart_io::forward::board::Meters;
 
     /// A board of a program with a connection, which has had so many bytes at so many milliseconds.
     pub fn board(at_ms: f64, down_bytes: u64) -> Board {
