@@ -3,7 +3,9 @@
 //! JSON: `checks`, each with `name`, `state` (`works`, `degraded`, `broken`), `says` and `mend` (null if there is
 //! nothing to do).
 
-use super::{grant, installed, numbers, settings_or_defaults};
+mod installed;
+
+use super::{grant, numbers, settings_or_defaults};
 use crate::config::Config;
 use crate::output::{self, Format};
 use crate::{exit, say};
@@ -29,7 +31,7 @@ pub struct Args {
 
 /// How something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+enum State {
     Works,
     Degraded,
     Broken,
@@ -37,17 +39,17 @@ pub(super) enum State {
 
 /// What a check found.
 #[derive(Debug)]
-pub(super) struct Finding {
-    pub(super) state: State,
-    pub(super) says: String,
+struct Finding {
+    state: State,
+    says: String,
     mend: Option<String>,
 }
 
-pub(super) fn works(says: impl Into<String>) -> Finding {
+fn works(says: impl Into<String>) -> Finding {
     Finding { state: State::Works, says: says.into(), mend: None }
 }
 
-pub(super) fn degraded(says: impl Into<String>, mend: impl Into<String>) -> Finding {
+fn degraded(says: impl Into<String>, mend: impl Into<String>) -> Finding {
     Finding { state: State::Degraded, says: says.into(), mend: Some(mend.into()) }
 }
 

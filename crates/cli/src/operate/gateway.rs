@@ -1,19 +1,16 @@
-//! `headstart gateway`: the network's end of a tunnel over two channels; and the file of a tunnel, for both ends.
+//! `headstart gateway`: the network's end of a tunnel over two channels.
 //!
 //! It is a daemon as `headstart up` is: asked by `headstart status`, ended by `headstart down`. Packets of the host are
 //! forwarded (the values that allow it are journalled and put back), and leave under the gateway's own address with `--nat`.
 
-use super::settings;
 use super::up::bring_up;
+use super::{settings, tunnel};
 use crate::config::Config;
-use crate::exit::Usage;
-use crate::input;
 use crate::output::Format;
 use headstart_io::daemon::Settings;
 use headstart_io::host::change::{Change, sysctl::Sysctl, table::Table};
 use headstart_io::steer::{self, Role};
 use headstart_io::sys::fork;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// Arguments of `headstart gateway`.
@@ -64,19 +61,4 @@ fn masquerade(tunnel: &steer::Config) -> String {
     });
     let rules = rules.collect::<Vec<_>>().join(" ");
     format!("chain steer {{ type nat hook postrouting priority 100; policy accept; {rules} }}")
-}
-
-/// Reads the file of a tunnel. It holds a secret, so other users must not be able to read it.
-pub fn tunnel(file: &Path) -> anyhow::Result<steer::Config> {
-    let shown = file.display();
-    let text = input::text(file, input::MOST).map_err(|e| Usage(format!("{shown}: {e}")))?;
-    let about = std::fs::metadata(file)?;
-    let mode = about.permissions().mode();
-    if mode & 0o077 != 0 && !about.is_file() {
-        return Err(Usage(format!("{shown} is not a regular file")).into());
-    }
-    if mode & 0o077 != 0 {
-        return Err(Usage(format!("{shown} contains a secret but other users can read it: chmod 600 {shown}")).into());
-    }
-    Ok(text.parse().map_err(|e: steer::config::ConfigError| Usage(format!("{shown}: {e}")))?)
 }

@@ -4,7 +4,6 @@
 pub mod doctor;
 pub mod down;
 pub mod gateway;
-mod installed;
 mod page;
 pub mod plan;
 pub mod recover;
@@ -13,7 +12,7 @@ pub mod up;
 
 use crate::config::{Config, all};
 use crate::exit::{self, Coded, Usage};
-use crate::output;
+use crate::{input, output};
 use headstart_core::cwnd::initcwnd::Bounds;
 use headstart_core::time::Duration;
 use headstart_io::daemon::message::Undoing;
@@ -22,6 +21,8 @@ use headstart_io::host::Numbers;
 use headstart_io::host::change::table;
 use headstart_io::host::ledger::LedgerError;
 use headstart_io::packet_queue::PacketQueue;
+use headstart_io::steer;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 /// A packet queue that no daemon uses, to see whether the kernel has any.
@@ -89,6 +90,21 @@ fn settings_or_defaults(named: Option<&Path>) -> Config {
 fn numbers(config: &Config) -> Numbers {
     let number = |setting| u32::try_from(config.whole(setting)).unwrap_or(u32::MAX);
     Numbers { table: number(&all::TABLE), priority: number(&all::PRIORITY) }
+}
+
+/// Reads the file of a tunnel, for either end. It holds a secret, so other users must not be able to read it.
+fn tunnel(file: &Path) -> anyhow::Result<steer::Config> {
+    let shown = file.display();
+    let text = input::text(file, input::MOST).map_err(|e| Usage(format!("{shown}: {e}")))?;
+    let about = std::fs::metadata(file)?;
+    let mode = about.permissions().mode();
+    if mode & 0o077 != 0 && !about.is_file() {
+        return Err(Usage(format!("{shown} is not a regular file")).into());
+    }
+    if mode & 0o077 != 0 {
+        return Err(Usage(format!("{shown} contains a secret but other users can read it: chmod 600 {shown}")).into());
+    }
+    Ok(text.parse().map_err(|e: steer::config::ConfigError| Usage(format!("{shown}: {e}")))?)
 }
 
 /// There must be something to do; `more` names what the verb offers beside what both `up` and `plan` do.

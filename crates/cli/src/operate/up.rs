@@ -1,6 +1,6 @@
 //! `headstart up`: makes the changes that are on, and leaves a daemon behind that keeps and undoes them.
 
-use super::{By, explained, gateway, initcwnd, page, settings, something_is_on, undone};
+use super::{By, explained, initcwnd, page, settings, something_is_on, tunnel, undone};
 use crate::config::{Config, all};
 use crate::exit::Usage;
 use crate::output::{self, Format};
@@ -106,7 +106,7 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
     let file =
         args.steer.clone().or_else(|| Some(config.text(&all::TUNNEL)).filter(|f| !f.is_empty()).map(PathBuf::from));
     match &file {
-        Some(file) => settings.steering = Some((gateway::tunnel(file)?, Role::Host)),
+        Some(file) => settings.steering = Some((tunnel(file)?, Role::Host)),
         None if together => {
             complain!("headstart: --all without steering: no tunnel is configured (--steer FILE or steer.tunnel)")
         }

@@ -1,7 +1,7 @@
 //! Which package has installed this program, and whether what it brings besides is there: the group that may ask the daemon, and the
 //! units. Reads what package managers leave on the disk; of .rpm it asks rpm(8), whose database is its own.
 
-use super::doctor::{Finding, degraded, works};
+use super::{Finding, degraded, works};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -12,7 +12,7 @@ const UNITS: [&str; 4] =
     ["headstart.service", "headstart-gateway.service", "headstart-relay.service", "headstart-serve.service"];
 
 /// What is found on this host.
-pub fn here() -> Finding {
+pub(super) fn here() -> Finding {
     match std::env::current_exe() {
         Ok(program) => of(Path::new("/"), &program),
         Err(why) => degraded(format!("the path of this program is unknown: {why}"), "reinstall it"),
@@ -62,7 +62,7 @@ fn rpm(program: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::doctor::State;
+    use super::super::State;
     use super::*;
 
     #[test]
