@@ -3,8 +3,9 @@
 //! ([`compressed`]).
 
 use super::chunks::Chunks;
+use super::file::Opened;
 use super::listing;
-use super::site::{Found, Opened, Site};
+use super::site::{Found, Site};
 use super::{coding, compressed};
 use headstart_core::wire::range::{self, ContentRange, Selection};
 use headstart_core::wire::target;

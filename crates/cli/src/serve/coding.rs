@@ -1,7 +1,8 @@
 //! Content codings (RFC 9110, section 8.4): a file is answered by what lies compressed beside it (`a.js.br`, `a.js.zst`, `a.js.gz`), if the
 //! client takes that and it is no older. Text without such a file is compressed when it is asked for ([`super::compressed`]).
 
-use super::site::{Found, Opened, Site};
+use super::file::Opened;
+use super::site::{Found, Site};
 use headstart_core::wire::target::Target;
 use hyper::header::{self, HeaderMap};
 

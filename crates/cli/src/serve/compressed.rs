@@ -5,7 +5,7 @@
 //! finds no room gets it as it is, at once: nothing here is waited for. What has been compressed is kept, so that requests which are
 //! repeated (replayed early data, too) cost nothing more.
 
-use super::site::Opened;
+use super::file::Opened;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use headstart_io::clock::wall;

@@ -11,6 +11,7 @@ mod certificate;
 mod chunks;
 mod coding;
 mod compressed;
+mod file;
 mod http3;
 mod kind;
 mod listing;

@@ -5,20 +5,19 @@
 //! it), since it cannot look into its arguments. For them paths are opened name by name, and no link is followed.
 
 use super::compressed::Compressor;
+use super::file::Opened;
 use super::kind;
 use super::listing::{Entry, MOST};
 use crate::exit::Usage;
 use headstart_core::wire::target::Target;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::{Duration, SystemTime};
 
 /// How often a path is resolved again that was changed at that moment (openat2(2), EAGAIN).
 const TRIES: u32 = 8;
@@ -54,26 +53,8 @@ pub enum Found {
     Busy,
 }
 
-/// A file to be read.
-#[derive(Debug, Clone)]
-pub struct Opened {
-    /// The file.
-    pub file: Arc<File>,
-    /// Its length in bytes when it was opened.
-    pub length: u64,
-    /// When it was changed last.
-    pub modified: SystemTime,
-    /// A strong entity tag (RFC 9110, section 8.8.3), with its quotes.
-    pub tag: String,
-    /// Its content type.
-    pub kind: Cow<'static, str>,
-}
-
 /// Shared descriptors that are remembered before those of ended answers are looked for.
 const LOOKED_THROUGH: usize = 256;
-
-/// The last second that a date of HTTP can say: the end of the year 9999.
-const LAST_DATE: u64 = 253_402_300_799;
 
 impl Site {
     /// The folder `path`.
@@ -143,7 +124,7 @@ impl Site {
             FileType::RegularFile if target.is_folder => Ok(Found::Nothing),
             FileType::RegularFile => {
                 let name = target.names.last().map_or(&[][..], |name| name);
-                Ok(Found::File(self.shared(opened_file(opened, &stat, kind::of(name)), &stat)))
+                Ok(Found::File(self.shared(Opened::of(opened, &stat, kind::of(name)), &stat)))
             }
             FileType::Directory if !target.is_folder => Ok(Found::Elsewhere),
             FileType::Directory => self.folder(path, &opened),
@@ -160,7 +141,7 @@ impl Site {
         if let Some(index) = index {
             let stat = rustix::fs::fstat(&index)?;
             if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
-                return Ok(Found::File(self.shared(opened_file(index, &stat, kind::of(b"index.html")), &stat)));
+                return Ok(Found::File(self.shared(Opened::of(index, &stat, kind::of(b"index.html")), &stat)));
             }
         }
         let mut entries = Vec::new();
@@ -249,17 +230,6 @@ impl Site {
 
 fn place(of: &impl AsFd) -> std::io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", of.as_fd().as_raw_fd()))
-}
-
-fn opened_file(opened: OwnedFd, stat: &rustix::fs::Stat, kind: Cow<'static, str>) -> Opened {
-    let length = u64::try_from(stat.st_size).unwrap_or(0);
-    let seconds = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0).min(LAST_DATE));
-    // The last change of all that is known of it, too: copies are given old times, and inodes are used again. What is changed
-    // twice within a tick of the file system's clock keeps its tag; its length mostly differs.
-    let changed = (stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec);
-    let tag =
-        format!("\"{:x}-{length:x}-{:x}.{:x}-{:x}.{:x}\"", stat.st_ino, changed.0, changed.1, changed.2, changed.3);
-    Opened { file: Arc::new(File::from(opened)), length, modified: SystemTime::UNIX_EPOCH + seconds, tag, kind }
 }
 
 #[cfg(test)]
@@ -402,18 +372,6 @@ mod tests {
             assert!(matches!(find(&site, &format!("/f{n}")), Found::File(_)));
         }
         assert!(site.open.lock().unwrap().len() <= 4 * LOOKED_THROUGH);
-    }
-
-    #[test]
-    fn a_tag_changes_with_its_file() {
-        let scratch = Scratch::new("tag");
-        let site = Site::open(&scratch.0).unwrap();
-        let tag = |text: &str| {
-            fs::write(scratch.0.join("f"), text).unwrap();
-            let Found::File(file) = find(&site, "/f") else { panic!() };
-            file.tag
-        };
-        assert_ne!(tag("one"), tag("three"));
     }
 
     #[test]
