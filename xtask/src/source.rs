@@ -100,47 +100,49 @@ pub fn production(code: &str) -> impl Iterator<Item = (usize, &str)> {
     (1..).zip(code.lines()).take(production_lines(code))
 }
 
-/// Every name that directly follows `prefix` (such as `crate::`) in masked code, with its line from 1; the names of
-/// a group, `crate::{a, b::c}`, are listed one by one.
-pub fn heads_after(code: &str, prefix: &str) -> Vec<(usize, String)> {
-    let mut heads = Vec::new();
-    for (start, _) in code.match_indices(prefix) {
-        if code[..start].chars().next_back().is_some_and(|c| is_word(c) || c == ':') {
-            continue;
-        }
-        let line = 1 + code[..start].matches('\n').count();
-        let rest = &code[start + prefix.len()..];
-        match rest.strip_prefix('{') {
-            None => heads.extend(leading_word(rest).map(|word| (line, word))),
-            Some(group) => heads.extend(group_heads(group).into_iter().map(|(down, word)| (line + down, word))),
+/// Every path in masked code that begins with the word `root` (such as `crate`), with its line from 1. The members of a group,
+/// `crate::{a, b::c}`, are paths of their own; a glob adds nothing.
+pub fn paths_from(code: &str, root: &str) -> Vec<(usize, Vec<String>)> {
+    let mut found = Vec::new();
+    for (start, _) in code.match_indices(root) {
+        let begins = !code[..start].chars().next_back().is_some_and(|c| is_word(c) || c == ':');
+        if begins && code[start + root.len()..].starts_with("::") {
+            follow(code, start, &[], &mut found);
         }
     }
-    heads
+    let line = |at: usize| 1 + code[..at].matches('\n').count();
+    found.into_iter().map(|(at, path)| (line(at), path)).collect()
 }
 
-/// The first words of the members of a group whose brace was just opened, with how many lines further down each is.
-fn group_heads(group: &str) -> Vec<(usize, String)> {
-    let (mut heads, mut depth, mut line, mut member_starts) = (Vec::new(), 0, 0, true);
-    for (at, c) in group.char_indices() {
-        match c {
-            '}' if depth == 0 => break,
-            '}' => depth -= 1,
-            '{' => depth += 1,
-            ',' if depth == 0 => member_starts = true,
-            '\n' => line += 1,
-            c if member_starts && is_word(c) => {
-                heads.extend(leading_word(&group[at..]).map(|word| (line, word)));
-                member_starts = false;
+/// Notes the path at `start` of `code`, which goes on from `parent`, or those of its group, with where each begins. Returns where it
+/// ends.
+fn follow(code: &str, start: usize, parent: &[String], found: &mut Vec<(usize, Vec<String>)>) -> usize {
+    let (mut at, mut path) = (start, parent.to_vec());
+    loop {
+        let word: String = code[at..].chars().take_while(|c| is_word(*c)).collect();
+        at += word.len();
+        path.push(word);
+        match code[at..].strip_prefix("::") {
+            Some(rest) if rest.starts_with(is_word) => at += 2,
+            Some(rest) if rest.starts_with('{') => break at += 3,
+            _ => {
+                found.push((start, path));
+                return at;
             }
-            _ => {}
         }
     }
-    heads
-}
-
-fn leading_word(text: &str) -> Option<String> {
-    let word: String = text.trim_start().chars().take_while(|c| is_word(*c)).collect();
-    (!word.is_empty()).then_some(word)
+    while let Some(next) = code[at..].chars().next() {
+        match next {
+            '}' => return at + 1,
+            c if is_word(c) => {
+                at = follow(code, at, &path, found);
+                // ` as another` is no path.
+                at += code[at..].find([',', '}']).unwrap_or(code.len() - at);
+            }
+            c => at += c.len_utf8(),
+        }
+    }
+    at
 }
 
 /// Whether `word` stands in `line` as a whole word, and what follows it, trimmed, at each place.
@@ -184,10 +186,13 @@ mod tests {
     }
 
     #[test]
-    fn heads_of_single_paths_and_of_groups_are_found_with_their_lines() {
-        let code = "use crate::a::b;\nuse crate::{\n  c::{d, e},\n  f,\n};\nother::crate::g; mycrate::h";
-        let heads = heads_after(code, "crate::");
-        assert_eq!(heads, [(1, "a".into()), (3, "c".into()), (4, "f".into())]);
+    fn single_paths_and_those_of_groups_are_found_with_their_lines() {
+        let code = "use crate::a::b;\nuse crate::{\n  c::{d, e as g},\n  self, f::*,\n};\nother::crate::g; mycrate::h(crate::i())";
+        let paths = paths_from(code, "crate").into_iter().map(|(line, path)| format!("{line} {}", path.join(".")));
+        let expected =
+            ["1 crate.a.b", "3 crate.c.d", "3 crate.c.e", "4 crate.self", "4 crate.f", "6 crate.i"].map(String::from);
+        assert_eq!(paths.collect::<Vec<_>>(), expected);
+        assert_eq!(paths_from("super::{a, b", "super").len(), 2, "what is cut off is read as far as it goes");
     }
 
     #[test]

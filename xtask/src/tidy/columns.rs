@@ -1,7 +1,7 @@
 //! Columns of `core` never import each other: they meet below, in `path` and `wire`, and above, in `io` and `cli`.
 
 use super::Violation;
-use crate::source::{code_only, heads_after};
+use crate::source::{code_only, paths_from};
 use crate::tree::Tree;
 
 /// The columns.
@@ -14,11 +14,16 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     for file in tree.rust() {
         let Some((column, depth)) = column_of(&file.path) else { continue };
         let code = code_only(&file.text);
-        let mut heads = heads_after(&code, "crate::");
-        // From a module of this depth, so many steps up reach the root of the crate; one more inside a test module.
-        heads.extend(heads_after(&code, &"super::".repeat(depth)));
-        heads.extend(heads_after(&code, &"super::".repeat(depth + 1)));
-        heads.retain(|(_, head)| head != column && COLUMNS.contains(&head.as_str()));
+        let mut heads: Vec<_> = [paths_from(&code, "crate"), paths_from(&code, "super")]
+            .concat()
+            .into_iter()
+            // From a module of this depth, so many steps up reach the root of the crate; one more inside a test module.
+            .filter_map(|(line, path)| match path.iter().take_while(|word| *word == "super").count() {
+                0 => Some((line, path.get(1)?.clone())),
+                up => Some((line, path.get(up).filter(|_| [depth, depth + 1].contains(&up))?.clone())),
+            })
+            .filter(|(_, head)| head != column && COLUMNS.contains(&head.as_str()))
+            .collect();
         heads.sort();
         heads.dedup();
         for (line, other) in heads {

@@ -5,6 +5,7 @@
 
 mod audit;
 mod brevity;
+mod circles;
 mod columns;
 mod crate_table;
 mod floors;
@@ -36,6 +37,7 @@ struct Rule {
 const ALL: &[Rule] = &[
     Rule { name: "floors", check: floors::check },
     Rule { name: "columns", check: columns::check },
+    Rule { name: "circles", check: circles::check },
     Rule { name: "purity", check: purity::check },
     Rule { name: "length", check: length::check },
     Rule { name: "headers", check: headers::check },

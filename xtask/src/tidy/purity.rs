@@ -4,7 +4,7 @@
 
 use super::Violation;
 use super::floors::PURE;
-use crate::source::{code_only, heads_after, production, production_lines};
+use crate::source::{code_only, paths_from, production, production_lines};
 use crate::tree::Tree;
 
 /// Modules of `std` that act on the world.
@@ -21,8 +21,8 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
         };
         let code = code_only(&file.text);
         let end = production_lines(&code);
-        let mut acts: Vec<(usize, String)> = heads_after(&code, "std::");
-        acts.retain(|(line, head)| *line <= end && ACTING.contains(&head.as_str()));
+        let named = paths_from(&code, "std").into_iter().filter_map(|(line, path)| Some((line, path.get(1)?.clone())));
+        let mut acts: Vec<_> = named.filter(|(line, head)| *line <= end && ACTING.contains(&head.as_str())).collect();
         for (line, text) in production(&code) {
             let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
             acts.extend(words.filter(|word| SOCKETS.contains(word)).map(|word| (line, word.to_owned())));
