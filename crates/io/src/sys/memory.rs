@@ -140,6 +140,7 @@ fn is_present(thread: i32, address: u64, length: usize) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
     use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
     use std::ptr;
 
@@ -199,7 +200,7 @@ mod tests {
         let (done, results) = sync_channel(1);
         let late = std::thread::spawn(move || {
             let Wanted { length, .. } = wanted.recv().unwrap();
-            std::thread::sleep(3 * PATIENCE);
+            Clock::new().sleep(headstart_core::time::Duration::from_millis(300));
             done.send(Ok(vec![7; length])).unwrap();
         });
         let (there, mut here) = ([1u8; 16], [0; 16]);
