@@ -128,4 +128,23 @@ mod tests {
         crowds.begun(at(6000), SocketAddr::from(([192, 0, 3, 1], 443)));
         assert_eq!(crowds.0.len(), 2);
     }
+
+    #[test]
+    fn what_came_through_earlier_says_nothing_for_what_hangs_now() {
+        let to = SocketAddr::from(([192, 0, 2, 1], 443));
+        let mut crowds = Crowds::default();
+        (0..200).for_each(|_| crowds.begun(at(0), to));
+        crowds.connected(at(100), to);
+        crowds.rescued(at(500), to);
+        assert_eq!((0..200).filter(|_| crowds.may_rescue(at(200), to)).count(), 200);
+    }
+
+    #[test]
+    fn one_more_in_a_known_crowd_makes_no_other_crowd_forgotten() {
+        let mut crowds = Crowds::default();
+        let to = |n: u8| SocketAddr::from(([192, 0, 2, n], 443));
+        (0..=255).for_each(|n| (0..20).for_each(|_| crowds.begun(at(0), to(n))));
+        crowds.begun(at(0), to(9));
+        assert_eq!((crowds.0.len(), rescued(&mut crowds, to(0), 20)), (MAX_PLACES, 8));
+    }
 }

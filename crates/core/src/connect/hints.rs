@@ -66,4 +66,14 @@ mod tests {
         (0..=MAX_NAMES).for_each(|n| hints.asked(1, &app, &name(n), &[RecordType::A]));
         assert_eq!((hints.0.len(), hints.want(1, &app, &name(MAX_NAMES))), (1, Want::Only(Family::V4)));
     }
+
+    #[test]
+    fn names_are_remembered_side_by_side() {
+        let (app, mut hints): (AppId, _) = ("curl".into(), Hints::default());
+        let names: [Arc<str>; 2] = ["a.example".into(), "b.example".into()];
+        names.iter().for_each(|name| hints.asked(1, &app, name, &[RecordType::A]));
+        assert_eq!(names.each_ref().map(|name| hints.want(1, &app, name)), [Want::Only(Family::V4); 2]);
+        hints.close(1);
+        assert_eq!(names.each_ref().map(|name| hints.want(1, &app, name)), [Want::Both; 2]);
+    }
 }

@@ -93,4 +93,14 @@ mod tests {
         visits.close(1);
         assert!(visits.0.is_empty());
     }
+
+    #[test]
+    fn where_a_program_has_arrived_is_known_of_each_name_until_the_host_moves() {
+        let (app, mut visits): (AppId, _) = ("check".into(), Visits::default());
+        let names: [Arc<str>; 2] = ["a.example".into(), "b.example".into()];
+        names.iter().for_each(|name| visits.arrived(1, &app, name, to(1, 443)));
+        assert!(names.iter().all(|name| visits.is_chosen(1, &app, name, to(2, 443))));
+        visits.clear();
+        assert!(!names.iter().any(|name| visits.is_chosen(1, &app, name, to(2, 443))));
+    }
 }

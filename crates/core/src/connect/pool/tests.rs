@@ -272,3 +272,15 @@ fn nothing_is_opened_ahead_to_this_host_or_its_neighbours_development_servers() 
         assert_eq!(may_lead_to(addr.parse().unwrap(), port), may, "{addr} {port}");
     }
 }
+
+#[test]
+fn what_became_of_each_host_is_kept_until_its_account_is_closed() {
+    let mut fates = Fates::default();
+    for (account, n) in [(1, 0), (1, 1), (2, 0), (2, 1)] {
+        fates.note(account, &host(n), PoolMiss::NoRoom);
+    }
+    assert_eq!([fates.take(1, &host(0)), fates.take(1, &host(0))], [Some(PoolMiss::NoRoom), None], "once");
+    fates.close(1);
+    assert_eq!([0, 1].map(|n| fates.take(1, &host(n))), [None; 2]);
+    assert_eq!([0, 1].map(|n| fates.take(2, &host(n))), [Some(PoolMiss::NoRoom); 2]);
+}

@@ -486,3 +486,20 @@ fn a_program_that_comes_back_sooner_is_known_for_it_at_once_and_later_bit_by_bit
     };
     assert_eq!([0, 60, 128, 138].map(&mut again), [None, Some(60), Some(61), Some(10)]);
 }
+
+#[test]
+fn what_was_asked_for_just_before_takes_a_chance_from_itself_alone() {
+    let mut model = PrefetchModel::default();
+    let mut ask = |number: u32, names: [&str; 2]| {
+        let began = u64::from(number) * 1_000_000;
+        model.launched(at(began), number, &app());
+        for (name, after) in names.into_iter().zip([0, 100]) {
+            model.asked(at(began + after), number, &app(), &name.into(), &[RecordType::A]);
+        }
+        model.closed(number);
+        model.expected_after(&app(), "menu.example", false).first().map(|e| e.chance)
+    };
+    assert_eq!([1, 2].map(|n| ask(n, ["menu.example", "img.example"])), [Some(1.0); 2]);
+    assert_eq!(ask(3, ["news.example", "menu.example"]), Some(2.0 / 3.0), "it could have come");
+    assert_eq!(ask(4, ["img.example", "menu.example"]), Some(2.0 / 3.0), "it was there");
+}

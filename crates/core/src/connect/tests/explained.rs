@@ -115,3 +115,47 @@ fn of_a_host_that_nobody_asked_for_nothing_is_told() {
     assert_eq!(s.explain(""), None);
     assert_eq!(s.explain("192.0.2.77"), None);
 }
+
+#[test]
+fn races_are_told_the_last_first_and_later_only_what_has_changed() {
+    let mut s = Story::of("adaptive").site("1.example", 1, (20, 20), (40, 50)).site("2.example", 2, (20, 20), (40, 50));
+    assert!(s.connector.races(s.now, 9, 0).is_empty());
+    s.visit("curl", "1.example");
+    s.visit("curl", "2.example");
+    let names = |s: &Story, most, after| -> Vec<_> {
+        s.connector.races(s.now, most, after).into_iter().map(|race| race.name).collect()
+    };
+    assert_eq!(names(&s, 9, 0), ["2.example", "1.example"]);
+    assert_eq!(names(&s, 1, 0), ["2.example"]);
+    let seen = s.connector.changes_of_races();
+    assert!(names(&s, 9, seen).is_empty());
+    s.visit("curl", "1.example");
+    assert_eq!(names(&s, 9, seen), ["1.example"]);
+    assert!(s.connector.changes_of_races() > seen);
+}
+
+#[test]
+fn a_race_without_an_answer_is_told_and_so_is_an_answer_without_a_race() {
+    let mut s = Story::of("adaptive");
+    assert_eq!(s.resolve("curl", "silent.example", Want::Both, None), Resolved::Unanswered);
+    let silent = s.explain("silent.example").expect("it was asked for");
+    assert!(silent.race.is_some() && silent.cached.is_empty());
+    for (name, result) in [
+        ("gone.example", LookupResult::NxDomain(Duration::from_secs(60))),
+        ("empty.example", LookupResult::NoData(Duration::from_secs(60))),
+    ] {
+        s.input(Input::Overheard { app: app(), name: name.into(), record: RecordType::A, result });
+    }
+    let says = |s: &mut Story, name| s.explain(name).unwrap().cached.iter().map(|c| c.no_such_name).collect::<Vec<_>>();
+    assert_eq!((says(&mut s, "gone.example"), says(&mut s, "empty.example")), (vec![true], vec![false]));
+}
+
+#[test]
+fn the_answers_of_sixteen_programs_are_told_both_families_of_each() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (40, 50));
+    for n in 0..20 {
+        s.resolve(&format!("program-{n:02}"), SITE, Want::Both, None);
+    }
+    let cached = s.explain(SITE).unwrap().cached;
+    assert_eq!((cached.len(), cached[31].app.as_str()), (32, "program-15"));
+}
