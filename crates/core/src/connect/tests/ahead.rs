@@ -492,3 +492,82 @@ proptest! {
         }
     }
 }
+
+/// A name that was visited, ten minutes ago.
+fn yesterday(addresses: &[IpAddr]) -> Story {
+    let mut s = story();
+    for family in Family::BOTH {
+        let list: Vec<_> = addresses.iter().filter(|a| Family::of(**a) == family).copied().collect();
+        s = s.dns("old.example", family, says(30, &list));
+    }
+    s.hosts.extend(addresses.iter().map(|addr| (*addr, Host::Answers(40))));
+    s.visit("mail", "old.example");
+    s.pass(10 * MINUTE);
+    s
+}
+
+/// Attempts to addresses of old answers that a program's question leads to.
+fn optimistic(s: &mut Story, port: u16) -> u64 {
+    let before = s.connector.tally().optimistic;
+    s.resolve("mail", "old.example", Want::Both, Some(port));
+    s.connector.tally().optimistic - before
+}
+
+#[test]
+fn no_attempt_goes_to_an_old_address_that_has_failed_or_has_no_route() {
+    assert_eq!(optimistic(&mut yesterday(&[v4(7)]), 443), 1);
+    let mut s = yesterday(&[v4(7)]);
+    s.input(Input::Unreached(v4(7)));
+    assert_eq!(optimistic(&mut s, 443), 0, "it has just failed");
+    let mut s = yesterday(&[v6(7)]);
+    s.input(Input::Network { id: crate::path::NetworkId::default(), v4: true, v6: false, v4_first: false });
+    assert_eq!(optimistic(&mut s, 443), 0, "there is no way to it any more");
+    let mut s = yesterday(&[v6(7)]);
+    (20..40).for_each(|n| s.input(Input::Unreached(v6(n))));
+    let now = s.now;
+    assert!(s.connector.path().current().is_suspended(Family::V6, now));
+    assert_eq!(optimistic(&mut s, 443), 0, "nothing of its family answers");
+}
+
+#[test]
+fn a_program_that_asks_may_be_led_to_a_neighbour_of_old() {
+    let neighbour = "10.1.2.3".parse().unwrap();
+    assert_eq!(optimistic(&mut yesterday(&[neighbour]), 80), 1);
+}
+
+#[test]
+fn while_one_familys_answer_holds_the_others_old_one_leads_nobody() {
+    let mut s = story();
+    let short = Dns::Says(30, LookupResult::Addresses(vec![v6(7)], Duration::from_secs(30)));
+    s = s.dns("old.example", Family::V4, says(30, &[v4(7)])).dns("old.example", Family::V6, short);
+    s = s.host(v4(7), Host::Answers(40)).host(v6(7), Host::Answers(40));
+    s.visit("mail", "old.example");
+    s.pass(45_000);
+    assert_eq!(optimistic(&mut s, 443), 0);
+}
+
+#[test]
+fn a_program_that_asks_again_and_again_is_not_run_ahead_of_each_time() {
+    let mut s = yesterday(&[v4(7)]);
+    for n in 0..30 {
+        let ask = Resolve { app: "mail".into(), name: "old.example".into(), want: Want::Both, port: Some(443) };
+        s.input(Input::Resolve(RequestId(900 + n), ask));
+    }
+    s.pass(20);
+    assert_eq!(s.connector.tally().optimistic, 16);
+}
+
+#[test]
+fn an_old_address_that_was_denied_is_given_up_at_once_and_attempts_are_counted_each() {
+    let mut s = yesterday(&[v4(7), v6(7)]);
+    // The name has moved.
+    s = s.site("old.example", 9, (30, 30), (40, 40));
+    let (seen, asked) = (s.outputs.len(), s.now.as_millis_f64() as u64);
+    s.visit("mail", "old.example");
+    let begun = |o: &Output| if let Output::Connect { id, .. } = o { Some(*id) } else { None };
+    let ids: Vec<_> = s.outputs[seen..].iter().filter_map(|(_, o)| begun(o)).collect();
+    let [old, new] = ids[..] else { panic!("{ids:?}") };
+    assert_ne!(old, new);
+    assert!(s.outputs.contains(&(asked + 30, Output::Close(old))), "{:?}", &s.outputs[seen..]);
+    assert_eq!(s.connector.tally().attempts, s.begun().len() as u64);
+}
