@@ -3,10 +3,13 @@
 mod ahead;
 mod asks;
 mod beside;
+mod claimed;
 mod contract;
 mod counted;
+mod denied;
 mod explained;
 mod first;
+mod guessed;
 mod many;
 mod overheard;
 mod place;
