@@ -284,4 +284,96 @@ mod tests {
             assert_eq!(goes(&mut asks, app, n), Some(443), "{app} {n}");
         }
     }
+
+    const DELAY: Duration = Duration::from_millis(50);
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    fn of(name: &str, family: Family) -> Question {
+        Question { app: "go".into(), name: name.into(), record: family.into() }
+    }
+
+    /// A program has asked for both families of a name, the other 10 ms after `family`, which is answered 20 ms after that with
+    /// addresses that are good for the Resolution Delay; it waits for the other.
+    fn half(family: Family, addresses: bool) -> Asks {
+        let mut asks = Asks::default();
+        let (known, other) = (of("a.example", family), of("a.example", family.other()));
+        asks.ask(at(0), &known);
+        asks.ask(at(10), &other);
+        asks.wait(at(10), RequestId(1), other, 0);
+        asks.on_reply(at(30), QueryId(1), &known, addresses, true);
+        asks.rely(&known, Some(DELAY));
+        asks
+    }
+
+    #[test]
+    fn a_family_is_not_waited_for_beside_addresses_of_the_other_to_which_there_is_a_way() {
+        let lookups = Lookups::default();
+        for family in Family::BOTH {
+            let mut asks = half(family, true);
+            assert_eq!(asks.next_release(&lookups), Some(at(80)));
+            asks.routed(family == Family::V4, family == Family::V6);
+            assert_eq!(asks.next_release(&lookups), Some(at(80)), "to these");
+            asks.routed(family == Family::V6, family == Family::V4);
+            assert_eq!(asks.next_release(&lookups), None, "to the others");
+            assert_eq!(half(family, false).next_release(&lookups), None, "there are none");
+            let mut lookups = Lookups::default();
+            lookups.ask(at(40), 0, &of("a.example", family), 0);
+            assert_eq!(half(family, true).next_release(&lookups), None, "it is asked for again");
+        }
+    }
+
+    #[test]
+    fn who_waits_is_released_in_its_time_and_once() {
+        let (lookups, mut asks) = (Lookups::default(), half(Family::V4, true));
+        assert_eq!(asks.release(at(79), &lookups), []);
+        assert_eq!(asks.release(at(80), &lookups), [RequestId(1)]);
+        assert_eq!(asks.release(at(80), &lookups), []);
+    }
+
+    #[test]
+    fn questions_that_come_one_soon_after_the_other_belong_together() {
+        let mut asks = Asks::default();
+        let (four, six) = (of("a.example", Family::V4), of("a.example", Family::V6));
+        asks.ask(at(0), &four);
+        assert!(!asks.is_asked_with(&four, &six));
+        asks.ask(at(2000), &six);
+        assert!(asks.is_asked_with(&four, &six) && asks.is_asked_with(&six, &four));
+        assert!(!asks.is_asked_with(&four, &of("b.example", Family::V6)));
+        asks.ask(at(4001), &four);
+        assert!(!asks.is_asked_with(&four, &six));
+        asks.wait(at(4001), RequestId(1), six.clone(), 0);
+        assert!(asks.is_asked_with(&four, &six), "it waits for it");
+    }
+
+    #[test]
+    fn a_program_is_known_by_the_latest_questions() {
+        let mut asks = Asks::default();
+        asks.ask(at(0), &Question { app: "dig".into(), ..of("a.example", Family::V4) });
+        assert!(asks.knows(&"dig".into()) && !asks.knows(&"go".into()));
+        (0..2 * MAX_RECENT).for_each(|n| _ = asks.ask(at(n as u64), &of(&n.to_string(), Family::V4)));
+        assert!(!asks.knows(&"dig".into()) && asks.knows(&"go".into()));
+        assert_eq!(asks.recent.len(), MAX_RECENT);
+    }
+
+    #[test]
+    fn the_oldest_reply_makes_room_for_another_question_and_none_outlives_its_network() {
+        let mut asks = Asks::default();
+        let name = |n: usize| of(&n.to_string(), Family::V4);
+        let mut reply = |n: usize, ms: usize| {
+            asks.on_reply(at(ms as u64), QueryId(n as u64), &name(n), true, true);
+        };
+        (0..MAX_REPLIES).for_each(|n| reply(n, n));
+        reply(1, MAX_REPLIES);
+        let is_known = |asks: &mut Asks, n| asks.ask(at(0), &name(n)).is_some();
+        assert!(is_known(&mut asks, 0), "nothing has to go for what is known already");
+        asks.on_reply(at(9000), QueryId(0), &name(MAX_REPLIES), true, true);
+        assert_eq!([0, 1, 2, MAX_REPLIES].map(|n| is_known(&mut asks, n)), [false, true, true, true]);
+        asks.on_reply(at(9000), QueryId(0), &name(1), true, false);
+        assert_eq!([1, 2].map(|n| is_known(&mut asks, n)), [false, true], "what is not kept is not known");
+        asks.forget();
+        assert!(!is_known(&mut asks, 2));
+    }
 }

@@ -596,3 +596,259 @@ fn domain_for(addr: IpAddr, claim: &Claim) -> Option<Family> {
 fn found(at: Instant, list: Vec<IpAddr>, lack: Option<Lack>) -> (Lookup, Option<Lack>) {
     if list.is_empty() { (Lookup::Without(at), Some(Lack::NoData)) } else { (Lookup::Addresses(at, list), lack) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn v4(n: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, n])
+    }
+    fn v6(n: u16) -> IpAddr {
+        IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, n])
+    }
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    /// A program that goes to port 443 was returned these addresses.
+    fn returned(addresses: &[IpAddr]) -> Job {
+        let mut job = Job::new(at(0), "wget".into(), "a.example".into(), Want::Both, Some(443));
+        job.complete_locally(at(0), addresses);
+        job.returned = addresses.to_vec();
+        job
+    }
+
+    /// By a socket of the address's own family.
+    fn claim(to: IpAddr) -> Claim {
+        let domain = Family::of(to);
+        Claim {
+            app: "wget".into(),
+            to: (to, 443).into(),
+            domain,
+            nonblocking: false,
+            accepts_mapped: false,
+            rescuable: None,
+        }
+    }
+
+    fn wait(job: &mut Job, claim: Claim) {
+        job.claim = Some(Waiting { request: RequestId(1), claim, since: at(100) });
+    }
+
+    /// Begun at 100 ms.
+    fn attempt(addr: IpAddr, state: State) -> Attempt {
+        let (id, domain) = (AttemptId(0), Family::of(addr));
+        Attempt { id, addr, domain, started: at(100), state, exploring: false, given: false }
+    }
+
+    const READY: State = State::Ready { rtt: Duration::from_millis(10), at: Instant::from_millis(110) };
+    const REFUSED: State = State::Failed(111);
+    const TERMS: Terms = Terms { fresh: Some(Duration::from_secs(1)), keep: Duration::from_secs(5), learning: false };
+
+    #[test]
+    fn an_alias_stands_in_only_for_a_family_of_which_nothing_is_known() {
+        let alias = Service { target: Some("b.example".into()), addresses: vec![v6(9), v4(9)], ..Service::default() };
+        let none = || (Lookup::Without(at(0)), Some(Lack::NoData));
+        let of = |translation, v4s: Lookup, (v6s, lack)| {
+            let mut job = Job::new(at(0), "wget".into(), "a.example".into(), Want::Both, Some(443));
+            job.translation = translation;
+            job.complete(at(0), RecordType::A, v4s, None);
+            job.complete(at(0), RecordType::Aaaa, v6s, lack);
+            job.complete_services(at(0), vec![alias.clone()]);
+            job.addresses()
+        };
+        let own = || Lookup::Addresses(at(0), vec![v4(1)]);
+        assert_eq!(of(Translation::None, own(), none()), [v6(9), v4(1)]);
+        assert_eq!(of(Translation::None, own(), (Lookup::Addresses(at(0), vec![v6(1)]), None)), [v6(1), v4(1)]);
+        assert_eq!(of(Translation::Awaited, own(), none()), [v6(9)], "of no use before it is known how it is reached");
+    }
+
+    #[test]
+    fn nothing_is_to_be_learned_of_a_family_that_the_program_does_not_want() {
+        let job = Job::new(at(0), "wget".into(), "a.example".into(), Want::Only(Family::V4), Some(443));
+        assert!(job.may_learn_more(|_| true) && !job.may_learn_more(|f| f == Family::V6));
+    }
+
+    #[test]
+    fn a_connection_is_unclaimed_that_was_begun_for_a_program_which_has_not_come() {
+        let changed = |change: fn(&mut Job)| {
+            let mut job = returned(&[v4(1)]);
+            change(&mut job);
+            job.is_unclaimed()
+        };
+        assert!(changed(|_| ()));
+        assert!(!changed(|job| job.port = None));
+        assert!(!changed(|job| job.comes_first = true));
+        assert!(!changed(|job| job.done = true));
+        assert!(!changed(|job| wait(job, claim(v4(1)))));
+        assert!(!changed(|job| job.holds(at(1), RequestId(1), claim(v4(1)), AttemptId(0))));
+        assert!(!changed(|job| job.spare = Some(TERMS)), "no program has asked");
+    }
+
+    #[test]
+    fn a_spare_connection_is_for_nobody_until_a_program_asks_for_it() {
+        let changed = |change: fn(&mut Job)| {
+            let mut job = Job::new(at(0), "wget".into(), "a.example".into(), Want::Both, Some(443));
+            job.spare = Some(TERMS);
+            change(&mut job);
+            job.is_for_nobody()
+        };
+        assert!(changed(|_| ()));
+        assert!(!changed(|job| job.spare = None));
+        assert!(!changed(|job| job.resolver = Some((RequestId(1), at(0)))));
+        assert!(!changed(|job| wait(job, claim(v4(1)))));
+        assert!(!changed(|job| job.returned = vec![v4(1)]));
+    }
+
+    #[test]
+    fn a_spare_connection_is_fresh_as_long_as_its_terms_say_from_its_beginning() {
+        let fresh = |spare, state, now| {
+            let mut job = returned(&[v4(1)]);
+            job.spare = spare;
+            job.attempts.push(attempt(v4(1), state));
+            job.is_fresh(at(now))
+        };
+        assert!(fresh(Some(TERMS), READY, 1099) && !fresh(Some(TERMS), READY, 1100));
+        assert!(fresh(Some(TERMS), State::InFlight, 1100), "it is still under way");
+        assert!(!fresh(Some(TERMS.for_nobody()), State::InFlight, 110));
+        assert!(fresh(None, READY, 9000), "it was begun for a program that asks");
+    }
+
+    #[test]
+    fn an_address_that_no_socket_fits_is_tried_where_the_program_will_come_to_it() {
+        let mut job = returned(&[v6(1), v4(1)]);
+        let claim = claim(v4(1));
+        assert!(job.is_worth_trying(v4(2), &claim), "its socket can be exchanged");
+        assert!(!job.is_worth_trying(v6(1), &claim), "where it wants to go was not tried yet");
+        job.attempts.push(attempt(v4(1), State::InFlight));
+        assert!(job.is_worth_trying(v6(1), &claim));
+        assert!(!job.is_worth_trying(v6(2), &claim), "it was not returned");
+    }
+
+    /// What the program gets that knows an IPv6 address, and an IPv4 one that is being tried.
+    fn leads(attempt: Attempt, now: u64, rtts: [Option<u64>; 2]) -> Vec<IpAddr> {
+        let mut job = returned(&[v6(1), v4(1)]);
+        job.attempts.push(attempt);
+        let mut list = job.addresses();
+        let rtt = |addr| rtts[usize::from(addr == v4(1))].map(Duration::from_millis);
+        job.lead_with_what_is_under_way(at(now), &mut list, rtt);
+        list
+    }
+
+    #[test]
+    fn a_list_begins_with_what_is_open_or_will_be_soon_and_before_its_head() {
+        let (turned, kept) = ([v4(1), v6(1)], [v6(1), v4(1)]);
+        let tried = |state| attempt(v4(1), state);
+        assert_eq!(leads(tried(READY), 120, [None, None]), turned);
+        assert_eq!(leads(tried(State::InFlight), 120, [None, Some(50)]), turned);
+        assert_eq!(leads(tried(State::InFlight), 120, [Some(100), Some(50)]), turned);
+        assert_eq!(leads(tried(State::InFlight), 120, [Some(20), Some(50)]), kept, "the head will be there before");
+        assert_eq!(leads(tried(State::InFlight), 160, [None, Some(50)]), kept, "it is late");
+        assert_eq!(leads(tried(State::InFlight), 120, [None, Some(300)]), kept, "it is far");
+        assert_eq!(leads(tried(REFUSED), 120, [None, Some(50)]), kept);
+        for state in [READY, State::InFlight] {
+            assert_eq!(leads(Attempt { exploring: true, ..tried(state) }, 120, [None, Some(50)]), kept);
+            assert_eq!(leads(Attempt { given: true, ..tried(state) }, 120, [None, Some(50)]), kept);
+        }
+    }
+
+    #[test]
+    fn a_program_moves_on_to_what_it_was_returned_and_at_once_from_what_has_failed() {
+        let moves_on = |wanted: State, open: IpAddr| {
+            let mut job = returned(&[v6(1), v4(1)]);
+            job.v6 = Lookup::Addresses(at(0), vec![v6(1), v6(2)]);
+            wait(&mut job, claim(v4(1)));
+            job.attempts = vec![attempt(v4(1), wanted), attempt(open, READY)];
+            job.moves_on_at()
+        };
+        assert_eq!(moves_on(REFUSED, v6(1)), Some(at(100)));
+        assert_eq!(moves_on(State::InFlight, v6(1)), Some(at(100) + MOVE_ON_AFTER));
+        assert_eq!(moves_on(REFUSED, v6(2)), None, "it will not come to that");
+    }
+
+    #[test]
+    fn a_socket_crosses_to_the_other_family_once_all_that_fits_has_failed_or_been_silent_for_long() {
+        let crosses = |change: fn(&mut Job), own: State, other: Attempt, now: Instant| {
+            let mut job = returned(&[v4(1)]);
+            job.v6 = Lookup::Addresses(at(0), vec![v6(1)]);
+            wait(&mut job, claim(v4(1)));
+            change(&mut job);
+            job.attempts = vec![attempt(v4(1), own), other];
+            job.can_cross(now, &job.attempts[1])
+        };
+        let (same, open): (fn(&mut Job), _) = (|_| (), || attempt(v6(1), READY));
+        let late = at(100) + CROSS_AFTER;
+        assert!(crosses(same, REFUSED, open(), at(120)));
+        assert!(crosses(same, State::InFlight, open(), late));
+        assert!(!crosses(same, State::InFlight, open(), at(120)), "it may still be answered");
+        for now in [at(120), late] {
+            assert!(!crosses(same, REFUSED, attempt(v6(1), State::InFlight), now));
+            assert!(!crosses(same, REFUSED, Attempt { given: true, ..open() }, now));
+            assert!(!crosses(|job| job.want = Want::Only(Family::V4), REFUSED, open(), now));
+            assert!(!crosses(|job| job.returned.push(v6(1)), REFUSED, open(), now), "it will come to that itself");
+            assert!(!crosses(|job| job.returned.clear(), REFUSED, open(), now));
+            let looks_later = |job: &mut Job| wait(job, Claim { nonblocking: true, ..claim(v4(1)) });
+            assert!(!crosses(looks_later, REFUSED, open(), now));
+        }
+    }
+
+    #[test]
+    fn what_is_under_way_by_a_mapped_socket_is_unfit_for_a_program_that_does_not_wait() {
+        let job = returned(&[v4(1)]);
+        let mapped = |state| Attempt { domain: Family::V6, ..attempt(v4(1), state) };
+        let hurried = Claim { nonblocking: true, ..claim(v4(1)) };
+        assert!(job.is_unfit(&mapped(State::InFlight), &hurried));
+        assert!(!job.is_unfit(&mapped(READY), &hurried), "once it is open it becomes what it has to be");
+        assert!(!job.is_unfit(&mapped(State::InFlight), &claim(v4(1))));
+        assert!(!job.is_unfit(&mapped(REFUSED), &hurried));
+        assert!(!job.is_unfit(&Attempt { given: true, ..mapped(State::InFlight) }, &hurried));
+        assert!(!job.is_unfit(&attempt(v6(1), State::InFlight), &hurried), "it could not go there");
+        assert!(is_alternative(&Claim { accepts_mapped: true, ..claim(v6(1)) }, &[v4(1)]));
+        assert!(!is_alternative(&claim(v6(1)), &[v4(1)]), "a socket for IPv6 alone");
+    }
+
+    #[test]
+    fn an_open_connection_is_of_use_to_a_program_that_waits_only_if_its_socket_fits() {
+        let has_ready = |wanted| {
+            let mut job = returned(&[v6(1), v4(1)]);
+            job.attempts.push(attempt(v6(1), READY));
+            wait(&mut job, claim(wanted));
+            job.with_view(at(120), &Network::default(), None, |view| view.has_ready())
+        };
+        assert!(has_ready(v6(1)) && !has_ready(v4(1)));
+    }
+
+    #[test]
+    fn what_has_failed_within_the_second_is_known_by_its_address() {
+        let mut job = returned(&[v4(1), v4(2)]);
+        job.attempts = vec![attempt(v4(1), REFUSED), attempt(v4(2), State::InFlight)];
+        let failed = |now, addr| job.has_just_failed(at(now), addr);
+        assert!(failed(1099, v4(1)) && !failed(1099, v4(2)) && !failed(1101, v4(1)));
+    }
+
+    #[test]
+    fn a_port_is_guessed_while_one_family_that_is_wanted_has_not_been_answered() {
+        let guesses = |want, answered: &[Family]| {
+            let mut job = Job::new(at(0), "wget".into(), "a.example".into(), want, None);
+            for family in answered {
+                let addr = if *family == Family::V4 { v4(1) } else { v6(1) };
+                job.complete(at(20), *family, Lookup::Addresses(at(20), vec![addr]), None);
+            }
+            job.guesses_at()
+        };
+        assert_eq!(guesses(Want::Both, &[Family::V4]), Some(at(20) + RESOLUTION_DELAY));
+        assert_eq!(guesses(Want::Both, &Family::BOTH), None);
+        assert_eq!(guesses(Want::Both, &[]), None);
+        assert_eq!(guesses(Want::Only(Family::V4), &[Family::V4]), None, "nothing else is to come");
+    }
+
+    #[test]
+    fn what_is_begun_to_learn_has_a_second_for_it() {
+        let mut job = returned(&[v4(1)]);
+        job.attempts.push(attempt(v4(1), State::InFlight));
+        assert_eq!(job.exploring_until(), None);
+        job.attempts.push(Attempt { exploring: true, ..attempt(v6(1), State::InFlight) });
+        assert_eq!(job.exploring_until(), Some(at(1100)));
+    }
+}

@@ -475,4 +475,249 @@ mod tests {
         let mut asks = |ms, server| open.is_asked_of(Instant::from_millis(ms), server);
         assert!(asks(0, 0) && asks(0, 1) && !asks(1, 0) && !asks(1, 1) && asks(2501, 0));
     }
+
+    const NONE: LookupResult = LookupResult::NoData(Duration::from_secs(60));
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    fn question(app: &str, record: RecordType) -> Question {
+        Question { app: app.into(), name: "a.example".into(), record }
+    }
+
+    /// The first of so many servers is asked for A at 0.
+    fn asked(servers: u32) -> (Lookups, QueryId) {
+        let mut l = Lookups::default();
+        l.servers.are(servers);
+        l.wait(Patience::default());
+        let (id, _) = l.ask(at(0), 0, &question("curl", RecordType::A), 0);
+        l.sent(at(0), id, 0);
+        (l, id)
+    }
+
+    /// The other family of the same name is asked for too.
+    fn with_aaaa(l: &mut Lookups) -> QueryId {
+        let (id, _) = l.ask(at(0), 0, &question("curl", RecordType::Aaaa), 0);
+        l.sent(at(0), id, 0);
+        id
+    }
+
+    /// `server` is asked besides, and answers 20 ms later.
+    fn says(l: &mut Lookups, now: u64, id: QueryId, server: u32, no: &LookupResult) {
+        l.sent(at(now), id, server);
+        l.replied(at(now + 20), id, server);
+        l.note_denial(id, no);
+    }
+
+    #[test]
+    fn a_silent_server_is_asked_a_question_of_its_own() {
+        let (mut l, id) = asked(2);
+        says(&mut l, 400, id, 1, &NONE);
+        l.close(at(420), id);
+        let Some((probe, 0, Some(before))) = l.probe(at(2000)) else { panic!("the first is silent") };
+        assert_eq!(before, id);
+        let (next, server) = l.ask(at(2000), 0, &question("curl", RecordType::Aaaa), 0);
+        assert!(next != probe && probe != id, "{next:?} {probe:?}");
+        assert_eq!(server, Some(1));
+    }
+
+    #[test]
+    fn how_long_a_server_takes_is_learned_from_a_question_that_it_was_asked_once() {
+        for (times, usual) in [(1, 300), (2, 376)] {
+            let (mut l, id) = asked(2);
+            (1..times).for_each(|n| l.sent(at(10 * n), id, 0));
+            l.replied(at(100), id, 0);
+            assert_eq!(l.servers.wait(0), Duration::from_millis(usual), "{times}");
+        }
+    }
+
+    #[test]
+    fn where_the_other_family_will_do_any_denial_holds_and_no_refusal() {
+        for (no, is_known, holds) in [(NONE, true, true), (NONE, false, false), (LookupResult::Refused, true, false)] {
+            let (mut l, id) = asked(2);
+            says(&mut l, 400, id, 1, &no);
+            assert_eq!(l.no_holds(at(420), id, is_known), holds, "{no:?}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_asks_two_servers_itself_is_answered_by_both_as_long_as_it_waits_for_both() {
+        let (mut l, id) = asked(2);
+        let open = l.get_mut(id).unwrap();
+        assert!(open.is_asked_of(at(0), 0) && open.is_asked_of(at(0), 1));
+        says(&mut l, 0, id, 0, &NONE);
+        assert!(!l.no_holds(at(20), id, false) && !l.no_holds(at(9000), id, false), "it waits for the second");
+        l.get_mut(id).unwrap().was_passed_on(1, 2);
+        assert!(!l.no_holds(at(4999), id, false), "others may");
+        assert!(l.no_holds(at(5000), id, false));
+        // One that has asked the first alone is told what the second says when it would ask that.
+        let (mut l, id) = asked(2);
+        l.get_mut(id).unwrap().is_asked_of(at(0), 0);
+        says(&mut l, 400, id, 1, &NONE);
+        assert!(!l.no_holds(at(4999), id, false) && l.no_holds(at(5000), id, false));
+    }
+
+    #[test]
+    fn the_server_of_the_other_familys_answer_is_not_dead_if_it_speaks() {
+        for (speaks, holds) in [(true, false), (false, true)] {
+            let (mut l, id) = asked(3);
+            let open = l.get_mut(id).unwrap();
+            (open.decider, open.decided_before) = (Some(Decider::Server(1)), true);
+            assert_eq!(l.decider_to_ask(id), Some(1));
+            l.sent(at(0), id, 1);
+            assert_eq!(l.decider_to_ask(id), None, "it was asked");
+            l.sent(at(0), id, 2);
+            if speaks {
+                says(&mut l, 10, id, 1, &LookupResult::Refused);
+            }
+            says(&mut l, 10, id, 0, &NONE);
+            assert!(!l.no_holds(at(375), id, false));
+            assert_eq!(l.no_holds(at(376), id, false), holds);
+        }
+    }
+
+    #[test]
+    fn half_an_answer_is_one_of_a_server_that_owes_the_other_family() {
+        let (mut l, a) = asked(2);
+        let aaaa = with_aaaa(&mut l);
+        says(&mut l, 0, aaaa, 0, &NONE);
+        assert!(l.is_half(aaaa, 0, false), "it has not said anything of A");
+        says(&mut l, 30, a, 0, &NONE);
+        assert!(!l.is_half(aaaa, 0, false) && !l.is_half(aaaa, 0, true));
+        l.get_mut(aaaa).unwrap().decider = Some(Decider::Server(1));
+        assert!(l.is_half(aaaa, 0, false), "another decides");
+        l.get_mut(aaaa).unwrap().decider = Some(Decider::Server(0));
+        assert!(!l.is_half(aaaa, 0, false) && l.is_half(aaaa, 0, true), "a refusal is when the other came late");
+        l.get_mut(aaaa).unwrap().decided_at_once = true;
+        assert!(!l.is_half(aaaa, 0, true));
+        l.note_denial(a, &LookupResult::Refused);
+        assert!(!l.is_half(aaaa, 0, false) && l.is_half(aaaa, 0, true), "both are refused");
+    }
+
+    #[test]
+    fn what_another_program_asks_and_what_is_asked_of_another_name_is_no_other_half() {
+        let (mut l, a) = asked(2);
+        says(&mut l, 0, a, 0, &NONE);
+        let elsewhere = Question { name: "b.example".into(), ..question("curl", RecordType::Aaaa) };
+        for other in [question("wget", RecordType::Aaaa), question("wget", RecordType::A), elsewhere] {
+            l.ask(at(0), 0, &other, 0);
+        }
+        assert!(!l.is_half(a, 0, false));
+        with_aaaa(&mut l);
+        assert!(l.is_half(a, 0, false));
+    }
+
+    #[test]
+    fn a_denial_that_came_late_is_believed_when_the_c_library_comes_back_to_its_server() {
+        let (mut l, id) = asked(3);
+        says(&mut l, 0, id, 2, &NONE);
+        // Asked again for want of an answer.
+        l.get_mut(id).unwrap().asked_of[1].repeated = true;
+        let given_up = (1..=40).map(|s| at(s * 1000)).find(|now| matches!(l.due(*now), Some(Due::GiveUp(_))));
+        assert_eq!(given_up, Some(at(25_000)), "after three servers, and two more");
+    }
+
+    #[test]
+    fn the_server_that_has_answered_the_other_question_is_asked_three_times() {
+        let (mut l, id) = asked(3);
+        let open = l.get_mut(id).unwrap();
+        (open.decider, open.lasting) = (Some(Decider::Server(1)), true);
+        (1..3).for_each(|server| l.sent(at(0), id, server));
+        let given_up = (1..=60).map(|s| at(s * 1000)).find(|now| matches!(l.due(*now), Some(Due::GiveUp(_))));
+        assert_eq!(given_up, Some(at(20_000)), "and the one before it once");
+    }
+
+    #[test]
+    fn noes_are_remembered_by_question_and_server_and_for_a_while() {
+        let (mut l, id) = asked(2);
+        says(&mut l, 0, id, 0, &LookupResult::Refused);
+        says(&mut l, 0, id, 1, &NONE);
+        l.close(at(20), id);
+        let (of, other) = (question("curl", RecordType::A), question("curl", RecordType::Aaaa));
+        let denied = |now, of, server| l.was_denied_by_another(at(now), of, server);
+        assert!(denied(10_019, &of, 0), "without us it would have been asked twice");
+        assert!(!denied(10_020, &of, 0) && !denied(9000, &of, 1) && !denied(9000, &other, 0));
+        let refused = |now, of, server| l.was_refused_by(at(now), of, server);
+        assert!(refused(5019, &of, 0));
+        assert!(!refused(5020, &of, 0) && !refused(5000, &of, 1) && !refused(5000, &other, 0));
+        for n in 0..2 * MAX_DENIALS {
+            let of = Question { name: format!("{n}.example").into(), ..question("curl", RecordType::A) };
+            let (id, _) = l.ask(at(0), 0, &of, 0);
+            says(&mut l, 0, id, 0, &LookupResult::Refused);
+            says(&mut l, 0, id, 1, &NONE);
+            l.close(at(20), id);
+        }
+        assert_eq!((l.denials.len(), l.refusals.len()), (MAX_DENIALS, MAX_DENIALS));
+    }
+
+    #[test]
+    fn what_a_run_that_has_ended_has_asked_is_counted_on_nobody() {
+        let mut l = Lookups::default();
+        let ids = [7, 8].map(|account| l.ask(at(0), account, &question(&account.to_string(), RecordType::A), 0).0);
+        l.disown(7);
+        assert_eq!(ids.map(|id| l.get_mut(id).unwrap().account), [0, 8]);
+    }
+
+    /// The servers that a question is repeated to, each time when that is due.
+    fn turns(l: &mut Lookups, id: QueryId, times: &[u64]) -> Vec<u32> {
+        let turn = |ms: &u64| {
+            assert_eq!(l.due(at(*ms)), Some(Due::Retry(id)), "{ms}");
+            let server = l.get_mut(id).unwrap().server();
+            l.sent(at(*ms), id, server);
+            server % l.servers.count()
+        };
+        times.iter().map(turn).collect()
+    }
+
+    #[test]
+    fn every_other_turn_is_that_of_the_server_that_has_answered_the_other_question() {
+        let three = || {
+            let (mut l, id) = asked(3);
+            (1..3).for_each(|server| l.sent(at(0), id, server));
+            l.get_mut(id).unwrap().decider = Some(Decider::Server(0));
+            (l, id)
+        };
+        let (mut l, id) = three();
+        assert_eq!(turns(&mut l, id, &[1000, 3000, 5000, 9000]), [1, 0, 2, 0], "and of those that were asked least");
+        let (mut l, id) = three();
+        l.replied(at(20), id, 1);
+        l.note_denial(id, &NONE);
+        assert_eq!(turns(&mut l, id, &[1000, 3000]), [2, 0], "who has said no is passed over");
+    }
+
+    #[test]
+    fn who_has_said_no_is_passed_over_unless_it_refused_and_owes_the_other_family() {
+        for (said, of_both, next) in
+            [(NONE, false, 2), (LookupResult::Refused, false, 1), (LookupResult::Refused, true, 2)]
+        {
+            let (mut l, a) = asked(3);
+            let aaaa = with_aaaa(&mut l);
+            l.sent(at(0), a, 2);
+            says(&mut l, 0, a, 1, &said);
+            (1..3).for_each(|server| l.sent(at(0), aaaa, server));
+            if of_both {
+                l.replied(at(20), aaaa, 1);
+                l.note_denial(aaaa, &said);
+            }
+            assert_eq!(turns(&mut l, a, &[1000]), [next], "{said:?} {of_both}");
+        }
+        // Once the time of the first is over, all have their turn again.
+        let (mut l, id) = asked(3);
+        l.get_mut(id).unwrap().is_asked_of(at(0), 0);
+        l.sent(at(0), id, 2);
+        says(&mut l, 0, id, 1, &NONE);
+        assert_eq!(turns(&mut l, id, &[1000, 3000, 5000]), [2, 0, 1]);
+    }
+
+    #[test]
+    fn what_is_sent_besides_is_counted_as_that() {
+        let (mut l, id) = asked(3);
+        for (ms, besides) in [(376, 1), (752, 2)] {
+            assert_eq!(l.due(at(ms)), Some(Due::Besides(id, besides)));
+            l.sent(at(ms), id, besides);
+            let open = l.get_mut(id).unwrap();
+            assert_eq!((open.sent, open.besides), (1 + besides, besides));
+        }
+    }
 }

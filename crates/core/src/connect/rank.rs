@@ -88,4 +88,26 @@ mod tests {
         assert_eq!(choose(&both, Family::V4, &Network::default()), Some(4));
         assert_eq!(choose(&both, Family::V6, &Network::default()), Some(6));
     }
+
+    #[test]
+    fn while_none_is_ready_the_other_family_stands_in_only_where_it_is_known_to_answer() {
+        let known = |failed: bool| {
+            let mut path = Network::default();
+            let addr = attempt(6, Family::V6, State::InFlight).addr;
+            path.record(Instant::ZERO, addr, Outcome::Connected(Duration::from_millis(20)));
+            if failed {
+                path.record(Instant::ZERO, addr, Outcome::Failed);
+            }
+            path
+        };
+        let other = || attempt(6, Family::V6, State::InFlight);
+        assert_eq!(choose(&[other()], Family::V4, &known(false)), Some(6));
+        assert_eq!(choose(&[other()], Family::V4, &known(true)), None, "it has failed since");
+        assert_eq!(choose(&[other()], Family::V4, &Network::default()), None);
+        let asked = Attempt { started: NOW, ..attempt(4, Family::V4, State::InFlight) };
+        let both = [other(), asked.clone()];
+        assert_eq!(choose(&both, Family::V4, &known(false)), Some(4), "be it the later one");
+        let both = [other(), Attempt { exploring: true, ..asked }];
+        assert_eq!(choose(&both, Family::V4, &known(false)), Some(6), "but not what was begun to learn");
+    }
 }

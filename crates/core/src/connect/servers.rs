@@ -220,4 +220,25 @@ mod tests {
         s.answered(at(0), 1, Some(ms(9000)));
         assert_eq!(s.wait(1), ms(1000));
     }
+
+    #[test]
+    fn the_wait_is_the_usual_time_and_four_times_its_variation() {
+        let mut s = Servers::default();
+        s.answered(at(0), 0, Some(ms(100)));
+        assert_eq!(s.wait(0), ms(100 + 4 * 50));
+        // An eighth of the difference, and a quarter of that of the variation.
+        s.answered(at(0), 0, Some(ms(180)));
+        assert_eq!(s.wait(0), ms(110 + 150 + 80));
+    }
+
+    #[test]
+    fn a_server_that_answered_before_it_was_asked_may_be_silent_since() {
+        let mut s = Servers::default();
+        s.are(2);
+        s.answered(at(100), 0, None);
+        s.was_silent(at(1000), QueryId(1), 0, at(200));
+        assert!(s.is_silent(0) && !s.is_silent(1));
+        s.answered(at(1100), 0, None);
+        assert!(!s.is_silent(0));
+    }
 }

@@ -374,3 +374,18 @@ impl std::error::Error for UnknownRace {}
 pub fn find(name: &str) -> Result<&'static Entry, UnknownRace> {
     ALL.iter().find(|e| e.name == name).ok_or_else(|| UnknownRace(name.to_owned()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_stand_in_come_behind_those_of_their_own_family() {
+        let v6 = |n: u16| IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, n]);
+        let v4 = |n: u8| IpAddr::from([192, 0, 2, n]);
+        let of = |list: &[IpAddr]| Lookup::Addresses(Instant::ZERO, list.to_vec());
+        let (six, four, https) = (of(&[v6(1)]), of(&[v4(1)]), of(&[v4(2), v6(1), v6(2)]));
+        assert_eq!(known([&six, &four], &https, Want::Both), [v6(1), v6(2), v4(1), v4(2)]);
+        assert_eq!(known([&six, &four], &https, Want::Only(Family::V4)), [v4(1), v4(2)]);
+    }
+}

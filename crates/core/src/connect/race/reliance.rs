@@ -49,4 +49,18 @@ mod tests {
         (0..2).for_each(|_| network.family_mut(Family::V6).lookup_unanswered());
         assert_eq!(reliance(&network, now, &[addr], Family::V6), Some(RESOLUTION_DELAY));
     }
+
+    #[test]
+    fn a_family_without_a_way_and_one_that_fails_are_never_told_alone() {
+        let (now, addr) = (Instant::ZERO, IpAddr::from([192, 0, 2, 1]));
+        let mut network = Network::default();
+        (0..2).for_each(|_| network.family_mut(Family::V6).lookup_unanswered());
+        network.record(now, addr, Outcome::Connected(Duration::from_millis(20)));
+        network.family_mut(Family::V4).has_route = false;
+        assert_eq!(reliance(&network, now, &[addr], Family::V6), None);
+        network.family_mut(Family::V4).has_route = true;
+        assert_eq!(reliance(&network, now, &[addr], Family::V6), Some(RESOLUTION_DELAY));
+        network.record(now, addr, Outcome::Failed);
+        assert_eq!(reliance(&network, now, &[addr], Family::V6), None);
+    }
 }
