@@ -416,3 +416,134 @@ fn what_has_refused_a_program_itself_is_not_tried_again_in_favour_of_its_last_co
         assert_eq!(s.begun(), [(20 + since, v4(1))]);
     }
 }
+
+/// A program has asked for both families and gone to port 443, some time ago.
+fn has_gone(s: &mut Story, to: IpAddr) {
+    s.ask(91, "go", V4);
+    s.ask(92, "go", V6);
+    s.pass(500);
+    assert!(matches!(s.connect("go", to, false), Output::HandOver { connected: true, .. }));
+    s.pass(100_000);
+}
+
+#[test]
+fn a_connection_that_is_open_for_a_program_already_is_not_begun_again_with_its_question() {
+    let story = || {
+        let s = Story::of("adaptive").site(SITE, 1, (20, 20), (30, 30));
+        s.site("other.example", 2, (20, 20), (30, 30))
+    };
+    let begun = |s: &mut Story| {
+        s.pass(100);
+        let before = s.begun().len();
+        s.ask(1, "go", V4);
+        s.pass(500);
+        s.begun().len() - before
+    };
+    let mut s = story();
+    has_gone(&mut s, v6(1));
+    s.resolve("go", SITE, Want::Both, Some(443));
+    assert_eq!(begun(&mut s), 0);
+    let mut s = story();
+    has_gone(&mut s, v6(1));
+    for (app, name, port) in [("go", "other.example", 443), ("wget", SITE, 443), ("go", SITE, 80)] {
+        s.resolve(app, name, Want::Both, Some(port));
+    }
+    assert_eq!(begun(&mut s), 1, "others are of no use to it");
+}
+
+/// The families of the sockets by which connections begin with the question of a program that has gone to the nearer IPv4 address before,
+/// and asks for these families.
+fn sockets(families: &[Family], aaaa: Dns, has_route: bool) -> Vec<Family> {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (30, 90));
+    s.input(Input::Network { id: Default::default(), v4: true, v6: has_route, v4_first: false });
+    for visit in 0..2 {
+        for (n, family) in (0..).zip(families) {
+            s.ask(10 * visit + n, "go", *family);
+        }
+        s.pass(500);
+        if visit == 0 {
+            assert!(matches!(s.connect("go", v4(1), false), Output::HandOver { connected: true, .. }));
+            s.pass(100_000);
+            s.outputs.clear();
+            s.connector.path().current().record(Instant::ZERO, v6(1), crate::path::Outcome::Connected(ms(90)));
+            s = s.dns(SITE, V6, aaaa.clone());
+        }
+    }
+    let domain = |(_, o): &(u64, Output)| match o {
+        Output::Connect { to, domain, .. } if to.ip() == v4(1) => Some(*domain),
+        _ => None,
+    };
+    s.outputs.iter().filter_map(domain).collect()
+}
+
+#[test]
+fn what_is_begun_over_ipv4_fits_the_socket_that_a_program_which_sorts_addresses_itself_will_bring() {
+    let none = || Dns::Says(10, LookupResult::NoData(Duration::from_secs(60)));
+    assert_eq!(sockets(&Family::BOTH, says(60, &[v6(1)]), true), [V6], "it will most likely hear of IPv6");
+    assert_eq!(sockets(&Family::BOTH, says(10, &[v6(1)]), true), [V6], "it has");
+    assert_eq!(sockets(&Family::BOTH, none(), true), [V4], "there is none");
+    assert_eq!(sockets(&Family::BOTH, says(10, &[v6(1)]), false), [V4], "no use without a route");
+    assert_eq!(sockets(&[V4], says(10, &[v6(1)]), true), [V4], "it does not ask for it");
+}
+
+#[test]
+fn questions_are_counted_by_whether_the_cache_has_the_answer() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (30, 30));
+    for n in 1..=2 {
+        s.ask(n, "dig", V4);
+        s.pass(100);
+    }
+    let tally = s.connector.tally();
+    assert_eq!((tally.asked, tally.not_waited_for, tally.cache_hits, tally.cache_misses), (2, 0, 1, 1));
+}
+
+#[test]
+fn servers_that_a_program_asks_itself_are_asked_no_more_often_for_that() {
+    let mut s = Story::of("adaptive").dns(SITE, V4, Dns::Says(20, LookupResult::Refused)).dns(SITE, V6, Dns::Silent);
+    s.servers = 2;
+    s.input(Input::Servers(2));
+    for (n, server) in [(1, 0), (2, 1)] {
+        let ask = Ask { app: "node".into(), name: SITE.into(), record: V4.into(), server };
+        s.input(Input::Ask(RequestId(n), ask));
+    }
+    s.pass(500);
+    assert_eq!(s.queries().iter().filter(|record| **record == RecordType::A).count(), 4, "each twice");
+}
+
+#[test]
+fn what_the_only_server_has_denied_is_remembered() {
+    let nothing = || Dns::Says(20, LookupResult::NoData(Duration::from_secs(60)));
+    let mut s = Story::of("adaptive").dns(SITE, V4, nothing()).dns(SITE, V6, nothing());
+    s.ask(1, "dig", V4);
+    s.pass(100);
+    s.ask(2, "dig", V4);
+    assert_eq!(s.answers(), [(20, 1, reply(0, 0)), (100, 2, reply(0, 80))]);
+}
+
+#[test]
+fn a_family_that_every_server_has_refused_is_not_kept_until_the_other_is_too() {
+    let mut s = Story::of("adaptive").dns(SITE, V4, Dns::Says(20, LookupResult::Refused));
+    s = s.dns(SITE, V6, Dns::Says(200, LookupResult::Refused));
+    s.ask(1, "go", V4);
+    s.ask(2, "go", V6);
+    s.pass(2000);
+    assert_eq!(s.answers(), [(40, 1, reply(0, 0)), (200, 2, reply(1, 0))], "it was asked twice");
+}
+
+#[test]
+fn a_question_that_could_not_be_sent_was_not_answered() {
+    let mut s = Story::of("adaptive").dns(SITE, V4, Dns::Says(0, LookupResult::NotSent)).dns(SITE, V6, Dns::Silent);
+    s.ask(1, "dig", V4);
+    s.pass(10);
+    assert_eq!(s.answers(), [(0, 1, Answered::Unanswered)]);
+}
+
+#[test]
+fn nothing_is_tried_for_a_program_whose_name_has_no_address_so_far() {
+    let nothing = Dns::Says(20, LookupResult::NoData(Duration::from_secs(60)));
+    let mut s = Story::of("adaptive").dns(SITE, V4, nothing).dns(SITE, V6, Dns::Silent);
+    s.ask(1, "go", V4);
+    s.ask(2, "go", V6);
+    s.pass(1000);
+    assert_eq!(s.connector.open_jobs(), 0);
+}

@@ -155,3 +155,49 @@ fn what_starts_have_asked_for_is_looked_up_with_the_first_sign_of_the_next_and_a
     s.run_while(began + ms(5000), |o| matches!(o, Output::Watch(_)));
     assert!(s.begun().iter().any(|(_, to)| *to == v4(2)), "{:?}", &s.outputs[before..]);
 }
+
+#[test]
+fn what_a_program_was_told_by_others_is_told_again_here() {
+    let mut s = aside(Ahead::OFF);
+    s.overhear(NAME, RecordType::A, &[v4(1), v4(2)], 60);
+    s.overhear(NAME, RecordType::Aaaa, &[], 60);
+    assert!(s.connector.knows_another(&app(), v4(1)) && !s.connector.knows_another(&app(), v4(3)));
+    assert_eq!(s.resolve("curl", NAME, Want::Both, None), Resolved::Addresses(vec![v4(1), v4(2)]));
+    assert_eq!(s.resolve("curl", NAME, Want::Only(Family::V6), None), Resolved::NoData);
+    assert_eq!(s.sent(), 0);
+}
+
+#[test]
+fn what_is_begun_with_a_question_is_counted_on_the_run_that_asks() {
+    let mut s = aside(Ahead::ON).host(v6(1), Host::Answers(20)).host(v4(1), Host::Answers(20));
+    s.account = 3;
+    s.start(1, 300);
+    let before = s.connector.tally_of(3);
+    assert_eq!((before.cache_misses, before.cache_hits), (2, 0));
+    s.asks(NAME, RecordType::Aaaa);
+    let since = s.connector.tally_of(3).since(&before);
+    assert_eq!((since.attempts, since.cache_misses), (1, 0));
+    assert_eq!(since.cache_hits, 1 + 2, "the question, and both families for the connection");
+}
+
+#[test]
+fn a_connection_that_is_on_its_way_to_another_address_is_not_ahead_of_a_socket_that_cannot_go_there() {
+    let mut s = aside(Ahead::ON).host(v6(1), Host::Answers(20));
+    s.start(1, 300);
+    s.asks(NAME, RecordType::Aaaa);
+    let (request, claim) = s.to(v4(1), 443);
+    let claim = Claim { domain: Family::V4, accepts_mapped: false, ..claim };
+    assert!(s.is_ahead(v6(1)) && !s.connector.is_ahead_of(s.now, request, &claim));
+}
+
+#[test]
+fn it_is_known_which_program_a_query_is_sent_for_as_long_as_it_is_open() {
+    let mut s = aside(Ahead::OFF).dns(NAME, Family::V4, says(10, &[v4(1)]));
+    let ask = Resolve { app: app(), name: NAME.into(), want: Want::Only(Family::V4), port: None };
+    s.input(Input::Resolve(RequestId(900), ask));
+    let query = |(_, o): &(u64, Output)| if let Output::Query { id, .. } = o { Some(*id) } else { None };
+    let id = s.outputs.iter().find_map(query).unwrap();
+    assert_eq!(s.connector.asker(id), Some(app()));
+    s.pass(10);
+    assert_eq!(s.connector.asker(id), None);
+}

@@ -56,3 +56,17 @@ fn hosts_pay_for_second_attempts_within_a_budget() {
     let twice = s.connector.tally().explorations;
     assert_eq!(twice, 2 + 60 / 24);
 }
+
+#[test]
+fn a_lookup_of_which_no_connection_is_expected_pays_for_no_second_attempt() {
+    let mut s = newcomer();
+    for n in 1..=3 {
+        s = s.site(&format!("{n}.example"), n, (10, 10), (30, 20));
+    }
+    for n in 1..=3 {
+        s.visit("curl", &format!("{n}.example"));
+        s.pass(2_000);
+        (0..20).for_each(|_| _ = s.resolve("wget", "1.example", Want::Both, None));
+    }
+    assert_eq!(s.connector.tally().explorations, 2);
+}

@@ -234,3 +234,19 @@ fn a_program_that_looks_up_often_before_it_connects_has_few_connections_opened()
     s.pass(5000);
     assert_eq!((s.begun().len(), s.connector.tally().unused), (200, 0));
 }
+
+#[test]
+fn many_that_are_open_for_one_place_say_nothing_of_another() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (40, 40)).site("other.example", 2, (20, 20), (40, 40));
+    for _ in 0..20 {
+        s.resolve("aiohttp", SITE, Want::Both, Some(443));
+    }
+    s.pass(100);
+    assert_eq!(s.begun().len(), 16);
+    for (app, name, port) in [("aiohttp", "other.example", 443), ("curl", SITE, 443), ("aiohttp", SITE, 80)] {
+        let before = s.begun().len();
+        s.resolve(app, name, Want::Both, Some(port));
+        s.pass(100);
+        assert_eq!(s.begun().len(), before + 1, "{app} {name} {port}");
+    }
+}

@@ -3,6 +3,7 @@
 mod ahead;
 mod asks;
 mod beside;
+mod calls;
 mod claimed;
 mod contract;
 mod counted;

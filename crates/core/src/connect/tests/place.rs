@@ -54,7 +54,7 @@ fn a_supervisor_that_begins_with_an_earlier_ones_history_does_not_try_the_dead_f
 }
 
 /// `mail` goes to two names soon after it is launched, and has done so before; connections are opened ahead.
-fn mail() -> Story {
+pub(super) fn mail() -> Story {
     let settings = Settings { explore: 0.0, ahead: Ahead::ON, ..Settings::of(race::find("adaptive").unwrap()) };
     let mut s = Story::with(settings).site("a.example", 1, (30, 30), (40, 40)).site("b.example", 2, (30, 30), (40, 40));
     for _ in 0..4 {
@@ -70,7 +70,7 @@ fn mail() -> Story {
 }
 
 /// Whether something was begun since to each of the two.
-fn begun_since(s: &Story, seen: usize) -> [bool; 2] {
+pub(super) fn begun_since(s: &Story, seen: usize) -> [bool; 2] {
     [[v4(1), v6(1)], [v4(2), v6(2)]].map(|to| s.begun()[seen..].iter().any(|(_, addr)| to.contains(addr)))
 }
 

@@ -154,3 +154,17 @@ fn a_server_under_a_crowd_has_few_more_to_accept() {
 fn a_crowd_in_a_black_hole_is_rescued_whole() {
     assert_eq!(crowd(hole(), 600, Host::Silent), (600, 600));
 }
+
+#[test]
+fn a_crowd_is_rescued_as_soon_as_it_is_seen_from_one_that_it_is_in_a_black_hole() {
+    let mut s = hole();
+    s.rescuable = true;
+    s.resolve("aiohttp", SITE, Want::Both, None);
+    for _ in 0..20 {
+        assert!(matches!(s.connect("aiohttp", v6(1), true), Output::Begin { .. }));
+    }
+    s.pass(10_000);
+    let at = |ms| rescues(&s).into_iter().filter(|rescued| *rescued == (ms, v4(1))).count();
+    assert_eq!((at(20 + 400 + 40), at(20 + 400 + 40 + 40)), (8, 12), "{:?}", rescues(&s));
+    assert_eq!(s.connector.tally().handed_over, 20);
+}

@@ -284,3 +284,111 @@ fn beside_addresses_of_another_server_in_the_cache_a_refusal_is_not_the_last_wor
         assert_eq!(s.outputs.iter().find_map(answer), ends.then_some(alone), "{server}");
     }
 }
+
+#[test]
+fn what_holds_only_because_nothing_better_came_is_asked_for_again() {
+    let held = Duration::from_secs(60);
+    let mut s = dead_first().dns("none.example", V4, Dns::Says(10, LookupResult::NxDomain(held)));
+    assert_eq!(s.resolve("wget", "none.example", Want::Only(V4), None), Resolved::NxDomain);
+    assert_eq!(s.now, Instant::from_millis(5000), "the first is silent");
+    let before = s.connector.tally().queries;
+    assert_eq!(s.resolve("wget", "none.example", Want::Only(V4), None), Resolved::NxDomain);
+    let after = s.connector.tally().queries;
+    assert!(after > before);
+    assert_eq!(s.resolve("wget", "none.example", Want::Only(V4), None), Resolved::NxDomain);
+    assert_eq!(s.connector.tally().queries, after, "the second was the first to be asked");
+}
+
+#[test]
+fn every_query_is_counted_and_told_with_those_before_it() {
+    use crate::connect::timeline::Event;
+    let mut s = dead_first();
+    look_up(&mut s, "1.example");
+    s.pass(1000);
+    look_up(&mut s, "2.example");
+    let queries = s.outputs.iter().filter(|(_, o)| matches!(o, Output::Query { .. })).count();
+    assert_eq!(s.connector.tally().queries, queries as u64, "with that which a silent server is asked");
+    let race = s.connector.explain(s.now, "1.example").and_then(|known| known.race).expect("a race");
+    let before = race.events.iter().filter_map(|told| match told.event {
+        Event::Query { before, .. } => Some(before),
+        _ => None,
+    });
+    assert_eq!(before.collect::<Vec<_>>(), [0, 0, 1, 1]);
+}
+
+#[test]
+fn lookups_are_swallowed_where_two_are_given_up_however_soon_that_is() {
+    let mut s = Story::of("adaptive");
+    s.input(Input::Patience(Patience { timeout: Duration::from_secs(1), attempts: 1 }));
+    for (name, is_swallowed) in [("1.example", false), ("2.example", true)] {
+        assert_eq!(s.resolve("wget", name, Want::Only(V4), None), Resolved::Unanswered);
+        assert_eq!(s.connector.path().current().family(V4).is_unanswered(), is_swallowed);
+    }
+    assert_eq!(s.now, Instant::from_millis(2000));
+}
+
+fn asks_of_both(s: &mut Story) -> QueryId {
+    for server in 0..2 {
+        let ask = Ask { app: "node".into(), name: "of.example".into(), record: V4.into(), server };
+        s.input(Input::Ask(RequestId(server.into()), ask));
+    }
+    last_query(s, V4)
+}
+
+#[test]
+fn the_denial_that_a_program_took_from_one_of_its_servers_is_what_it_would_take_again() {
+    let addresses = || LookupResult::Addresses(vec![v4(1)], ms(60_000));
+    for (no, is_kept) in [(LookupResult::Refused, true), (LookupResult::NoData(ms(60_000)), false)] {
+        let mut s = two_servers();
+        let id = asks_of_both(&mut s);
+        said(&mut s, id, 0, no.clone());
+        said(&mut s, id, 1, addresses());
+        s.pass(2000);
+        let ask = Ask { app: "node".into(), name: "of.example".into(), record: V4.into(), server: 0 };
+        s.input(Input::Ask(RequestId(9), ask));
+        assert_eq!(last_query(&s, V4) == id, is_kept, "{no:?}");
+    }
+}
+
+fn answer_to(s: &Story, request: u64) -> Option<Resolved> {
+    s.outputs.iter().find_map(|(_, o)| match o {
+        Output::Answer(RequestId(n), resolved) if *n == request => Some(resolved.clone()),
+        _ => None,
+    })
+}
+
+#[test]
+fn the_server_of_an_answer_that_holds_no_more_decides_nothing() {
+    let resolve = |want| Resolve { app: app(), name: "of.example".into(), want, port: None };
+    for (later, end) in [(10_000, None), (70_000, Some(Resolved::NoData))] {
+        let mut s = two_servers();
+        s.input(Input::Resolve(RequestId(1), resolve(Want::Only(Family::V6))));
+        let id = last_query(&s, Family::V6);
+        s.pass(400);
+        // The first was only slow.
+        for server in [1, 0] {
+            said(&mut s, id, server, LookupResult::Addresses(vec![v6(1)], ms(60_000)));
+        }
+        s.pass(later);
+        s.input(Input::Resolve(RequestId(2), resolve(Want::Only(V4))));
+        let id = last_query(&s, V4);
+        said(&mut s, id, 0, LookupResult::NoData(ms(60_000)));
+        assert_eq!(answer_to(&s, 2), end);
+    }
+}
+
+#[test]
+fn beside_a_denial_in_the_cache_a_refusal_is_not_the_last_word() {
+    let mut s = two_servers();
+    let resolve = |want| Resolve { app: app(), name: "of.example".into(), want, port: None };
+    s.input(Input::Resolve(RequestId(1), resolve(Want::Only(Family::V6))));
+    let id = last_query(&s, Family::V6);
+    said(&mut s, id, 0, LookupResult::NoData(ms(60_000)));
+    assert_eq!(answer_to(&s, 1), Some(Resolved::NoData));
+    s.input(Input::Resolve(RequestId(2), resolve(Want::Only(V4))));
+    let id = last_query(&s, V4);
+    said(&mut s, id, 0, LookupResult::Refused);
+    assert_eq!(answer_to(&s, 2), None);
+    said(&mut s, id, 1, LookupResult::Addresses(vec![v4(1)], ms(60_000)));
+    assert_eq!(answer_to(&s, 2), Some(Resolved::Addresses(vec![v4(1)])));
+}

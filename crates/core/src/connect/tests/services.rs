@@ -1,6 +1,8 @@
 //! HTTPS records, and the race that asks for them.
 
 use super::*;
+use crate::connect::explain::EventReport;
+use crate::connect::timeline::Event;
 use crate::wire::record::Service;
 use Family::{V4, V6};
 use RecordType::Https;
@@ -213,4 +215,50 @@ fn a_new_answer_is_sorted_into_what_is_left() {
     // As if all had been there from the beginning: IPv6, IPv4, IPv6, IPv4. The first is begun once more, by a socket that can
     // take the place of Java's.
     assert_eq!(s.begun(), [(70, v4(1)), (100, v4(1)), (320, v6(1)), (570, v6(2))]);
+}
+
+#[test]
+fn records_that_a_program_was_told_elsewhere_are_not_asked_for() {
+    let mut s = Story::of(V3).dns(SITE, V4, Dns::Silent).dns(SITE, V6, Dns::Silent).host(v6(1), Host::Answers(30));
+    let result = LookupResult::Services(vec![hints(1)], Duration::from_secs(60));
+    s.input(Input::Overheard { app: app(), name: SITE.into(), record: Https, result });
+    assert_eq!(s.visit("curl", SITE), (v6(1), 50 + 30));
+    assert!(queries(&s).iter().all(|(_, record)| *record != Https));
+}
+
+#[test]
+fn what_each_answer_has_said_is_written_down() {
+    let said = |https: &[Service], aaaa: &[IpAddr]| {
+        let mut s = site().dns(SITE, Https, services(10, https)).dns(SITE, V6, says(15, aaaa));
+        s.resolve("curl", SITE, Want::Both, Some(443));
+        let race = s.connector.explain(s.now, SITE).and_then(|known| known.race).expect("a race");
+        let answer = |told: &EventReport| match &told.event {
+            Event::Answer { record, says, addresses } => {
+                Some((record.to_string(), says.to_string(), addresses.clone()))
+            }
+            _ => None,
+        };
+        race.events.iter().filter_map(answer).collect::<Vec<_>>()
+    };
+    let of = |record: &str, says: &str, list: &[IpAddr]| (record.to_owned(), says.to_owned(), list.to_vec());
+    let a = of("A", "addresses", &[v4(1)]);
+    let all = [of("HTTPS", "services", &[v6(1), v4(1)]), of("AAAA", "addresses", &[v6(1)]), a.clone()];
+    assert_eq!(said(&[hints(1)], &[v6(1)]), all);
+    assert_eq!(said(&[], &[]), [of("HTTPS", "none", &[]), of("AAAA", "none", &[]), a]);
+}
+
+#[test]
+fn https_records_are_looked_up_ahead_for_a_program_that_goes_to_their_port() {
+    for (port, are_asked_for) in [(443, true), (80, false)] {
+        let settings = Settings { explore: 0.0, ahead: Ahead::ON, ..Settings::of(race::find(V3).unwrap()) };
+        let mut s = Story::with(settings).site(SITE, 1, (20, 30), (40, 50)).dns(SITE, Https, services(10, &[]));
+        s.launch("mail");
+        s.pass(500);
+        s.resolve("mail", SITE, Want::Both, Some(port));
+        s.pass(120_000);
+        let before = queries(&s).len();
+        s.launch("mail");
+        let ahead: Vec<_> = queries(&s)[before..].iter().map(|(_, record)| *record).collect();
+        assert!(ahead.contains(&RecordType::A) && ahead.contains(&Https) == are_asked_for, "{port}: {ahead:?}");
+    }
 }

@@ -158,3 +158,16 @@ fn a_move_to_a_network_with_ipv4_lets_those_go_who_wait_for_a_prefix() {
     let told = Output::Answer(RequestId(900), Resolved::Addresses(vec![v4(1)]));
     assert!(s.outputs.iter().any(|(_, o)| *o == told));
 }
+
+#[test]
+fn a_literal_is_left_alone_if_its_socket_can_go_nowhere_else_or_its_program_does_not_wait() {
+    for (alone, domain, nonblocking) in [(true, V4, false), (true, V6, true), (false, V6, false)] {
+        let mut s = if alone { ipv6_alone("adaptive") } else { Story::of("adaptive") };
+        let (to, accepts_mapped) = ((v4(1), 443).into(), domain == V6);
+        let claim = Claim { app: app(), to, domain, nonblocking, accepts_mapped, rescuable: None };
+        s.input(Input::Claim(RequestId(900), claim));
+        s.pass(1000);
+        let left = s.outputs.iter().find_map(|(_, o)| passed(o));
+        assert_eq!((left, s.begun()), (Some(Pass::UnknownAddress), vec![]), "{alone} {domain:?} {nonblocking}");
+    }
+}
