@@ -185,12 +185,14 @@ fn an_answer_that_is_to_come_is_waited_for_if_the_socket_can_go_to_its_addresses
         s = s.host(v6(1), Host::Refuses(10));
         s.input(Input::Claim(RequestId(900), Claim { accepts_mapped, ..claim(v6(1)) }));
         s.pass(2000);
-        let end = s.outputs.iter().find_map(|(_, o)| match o {
-            Output::HandOver { request: RequestId(900), attempt, connected: true } => Some(Ok(s.reached(*attempt))),
-            Output::Fail(RequestId(900), errno) => Some(Err(*errno)),
+        let end = s.outputs.iter().find_map(|(at, o)| match o {
+            Output::HandOver { request: RequestId(900), attempt, connected: true } => {
+                Some((*at, Ok(s.reached(*attempt))))
+            }
+            Output::Fail(RequestId(900), errno) => Some((*at, Err(*errno))),
             _ => None,
         });
-        assert_eq!(end, Some(if accepts_mapped { Ok(v4(1)) } else { Err(111) }));
+        assert_eq!(end, Some(if accepts_mapped { (600 + 30, Ok(v4(1))) } else { (70 + 10, Err(111)) }));
     }
 }
 
@@ -242,4 +244,17 @@ fn a_program_goes_to_the_address_that_it_names_though_it_has_asked_for_the_other
         panic!("{:?}", s.outputs)
     };
     assert_eq!(s.reached(attempt), v6(1));
+}
+
+#[test]
+fn what_is_on_its_way_to_the_next_address_is_for_the_program_that_goes_on_to_it() {
+    let mut s = Story::of("adaptive").site(SITE, 1, (20, 20), (30, 90));
+    s.warm("wget", SITE);
+    s = s.host(v4(1), Host::Refuses(120));
+    s.resolve("wget", SITE, Want::Both, Some(443));
+    let (began, before) = (s.now, s.begun().len());
+    assert!(matches!(s.connect("wget", v4(1), false), Output::Fail(_, 111)));
+    assert_eq!(s.now - began, ms(120));
+    assert!(matches!(s.connect("wget", v6(1), false), Output::HandOver { connected: true, .. }));
+    assert_eq!(s.begun().len(), before + 1, "{:?}", s.begun());
 }

@@ -168,3 +168,16 @@ fn a_crowd_is_rescued_as_soon_as_it_is_seen_from_one_that_it_is_in_a_black_hole(
     assert_eq!((at(20 + 400 + 40), at(20 + 400 + 40 + 40)), (8, 12), "{:?}", rescues(&s));
     assert_eq!(s.connector.tally().handed_over, 20);
 }
+
+#[test]
+fn neither_what_a_program_is_given_nor_what_it_lets_go_of_for_that_is_closed() {
+    let mut s = hole();
+    begin(&mut s, "aiohttp", None);
+    s.pass(10_000);
+    assert_eq!(rescues(&s).len(), 1);
+    assert!(!s.outputs.iter().any(|(_, o)| matches!(o, Output::Close(_))), "{:?}", s.outputs);
+    let now = s.now;
+    assert!(
+        s.connector.path().current().is_failing(v6(1), now) && !s.connector.path().current().is_failing(v4(1), now)
+    );
+}
