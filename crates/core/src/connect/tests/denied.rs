@@ -14,7 +14,11 @@ fn servers(count: u32) -> Story {
 
 /// A program asks for both families, under request id `n`; the queries for A and AAAA.
 fn resolve(s: &mut Story, n: u64, name: &str) -> [QueryId; 2] {
-    let resolve = Resolve { app: app(), name: name.into(), want: Want::Both, port: None };
+    resolve_for(s, n, "curl", name)
+}
+
+fn resolve_for(s: &mut Story, n: u64, app: &str, name: &str) -> [QueryId; 2] {
+    let resolve = Resolve { app: app.into(), name: name.into(), want: Want::Both, port: None };
     s.input(Input::Resolve(RequestId(n), resolve));
     [V4, V6].map(|family| *queries(s, name, family).last().map(|(id, _)| id).expect("it is asked for"))
 }
@@ -149,13 +153,17 @@ fn what_a_server_refused_at_first_is_left_out_where_it_has_the_other_family_at_o
     let mut s = servers(2);
     let [a, aaaa] = resolve(&mut s, 1, NAME);
     let [of_another, aaaa_of_another] = resolve(&mut s, 2, "another.example");
+    let [of_wget, aaaa_of_wget] = resolve_for(&mut s, 3, "wget", NAME);
     said(&mut s, aaaa_of_another, 0, has(v6(2)));
+    said(&mut s, aaaa_of_wget, 0, has(v6(1)));
     said(&mut s, aaaa, 0, LookupResult::Refused);
     said(&mut s, aaaa, 1, has(v6(1)));
     said(&mut s, a, 0, has(v4(1)));
     assert_eq!(told(&s, 1), Some(Resolved::Addresses(vec![v4(1)])), "as the C library has it");
     said(&mut s, of_another, 0, has(v4(2)));
     assert_eq!(told(&s, 2), Some(Resolved::Addresses(vec![v6(2), v4(2)])), "another name");
+    said(&mut s, of_wget, 0, has(v4(1)));
+    assert_eq!(told(&s, 3), Some(Resolved::Addresses(vec![v6(1), v4(1)])), "another program");
 }
 
 #[test]
@@ -218,17 +226,34 @@ fn a_family_that_another_server_has_denied_is_asked_for_again_where_the_other_is
     let mut s = servers(2);
     let [a, aaaa] = resolve(&mut s, 1, NAME);
     let [of_another, aaaa_of_another] = resolve(&mut s, 2, "another.example");
+    let [of_wget, aaaa_of_wget] = resolve_for(&mut s, 3, "wget", NAME);
     s.pass(400);
     said(&mut s, aaaa, 1, nothing());
     said(&mut s, aaaa_of_another, 0, nothing());
+    said(&mut s, aaaa_of_wget, 0, nothing());
     s.pass(4700);
     assert!(is_over(&s, aaaa) && is_over(&s, aaaa_of_another), "the first has had its five seconds");
     said(&mut s, a, 0, has(v4(1)));
     assert_eq!(told(&s, 1), None);
     let (again, server) = *queries(&s, NAME, V6).last().unwrap();
-    assert!(again != aaaa && server == 0);
+    assert!(![aaaa, aaaa_of_wget].contains(&again) && server == 0);
     said(&mut s, of_another, 0, has(v4(2)));
     assert_eq!(told(&s, 2), Some(Resolved::Addresses(vec![v4(2)])), "one server has said both");
+    said(&mut s, of_wget, 0, has(v4(1)));
+    assert_eq!(told(&s, 3), Some(Resolved::Addresses(vec![v4(1)])), "and to another program");
     said(&mut s, again, 0, has(v6(1)));
     assert_eq!(told(&s, 1), Some(Resolved::Addresses(vec![v6(1), v4(1)])));
+}
+
+#[test]
+fn and_not_where_the_other_is_refused() {
+    let mut s = servers(2);
+    let [a, aaaa] = resolve(&mut s, 1, NAME);
+    s.pass(400);
+    said(&mut s, aaaa, 1, nothing());
+    s.pass(4700);
+    assert!(is_over(&s, aaaa));
+    let refusals = queries(&s, NAME, V4).len();
+    (0..refusals).for_each(|n| said(&mut s, a, ((refusals - 1 - n) % 2) as u32, LookupResult::Refused));
+    assert_eq!(told(&s, 1), Some(Resolved::NoData));
 }

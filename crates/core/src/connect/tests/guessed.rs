@@ -134,3 +134,12 @@ fn what_others_do_or_what_is_done_for_another_name_keeps_nobody_from_a_guess() {
     s.pass(200);
     assert_eq!(s.begun().iter().filter(|(_, to)| *to == v4(1)).count(), 2, "{:?}", s.begun());
 }
+
+#[test]
+fn a_program_that_asks_in_both_ways_has_one_connection_opened() {
+    let mut s = story(Dns::Silent, Host::Silent);
+    resolve(&mut s, "go", SITE, None);
+    ask_both(&mut s, "go");
+    s.pass(200);
+    assert_eq!(s.begun(), [(70, v4(1))]);
+}

@@ -386,3 +386,28 @@ fn a_spare_asks_for_services_only_where_they_may_be_used() {
     s.pass(100);
     assert_eq!(sent(&s, RecordType::Https), before + 1);
 }
+
+#[test]
+fn what_was_begun_for_a_caller_that_has_gone_is_no_spare() {
+    let mut s = story();
+    let request = RequestId(900);
+    let resolve = Resolve { app: "mail".into(), name: "a.example".into(), want: Want::Both, port: Some(443) };
+    s.input(Input::Resolve(request, resolve));
+    s.input(Input::Abandon(request));
+    assert_eq!(s.connector.open_jobs(), 1);
+    assert!(is_new(&mut s, 0, "mail", "a.example", Want::Both, Some(443)));
+}
+
+#[test]
+fn what_follows_a_name_is_not_opened_while_the_program_has_a_connection_there() {
+    let mut s = story();
+    learn(&mut s, 4, &[(120_000, "a.example"), (120_300, "b.example")]);
+    s.launch("mail");
+    s.pass(70_000);
+    s.visit("mail", "b.example");
+    s.pass(20_000);
+    let before = s.connector.tally().spares;
+    s.visit("mail", "a.example");
+    s.pass(200);
+    assert_eq!(s.connector.tally().spares, before);
+}
