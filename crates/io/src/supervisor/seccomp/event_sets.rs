@@ -6,6 +6,7 @@
 
 use crate::sys::epoll::Membership;
 use crate::sys::process;
+use headstart_core::time::Instant;
 use headstart_core::wire::shim::Pass;
 use rustix::fs::{RawDir, readlinkat_raw};
 use std::fs;
@@ -17,6 +18,11 @@ use std::os::fd::RawFd;
 const MAX_DESCRIPTORS: usize = 512;
 /// More sets than this are left alone.
 const MAX_SETS: usize = 8;
+/// Descriptors that are looked through in a second, for all programs of a run: a twentieth of the time. A hundred threads that connect
+/// all the time would wait for one another here, and take twice as long.
+const A_SECOND: u64 = 20_000;
+/// As many at once, if there was time before.
+const IN_A_ROW: u64 = 40_000;
 
 /// A line of an epoll descriptor's fdinfo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,13 +33,43 @@ struct Member {
     inode: u64,
 }
 
-/// Whether the process that `thread` belongs to has few enough descriptors for [`memberships`], as far as that is known before they are
-/// counted. Descriptors have the lowest numbers that are free, and a number says how many there were when it was given.
-pub(super) fn may_be_found(thread: i32, number: RawFd) -> bool {
+/// How many descriptors may still be looked through.
+#[derive(Debug)]
+pub(super) struct Looks {
+    left: u64,
+    at: Instant,
+}
+
+impl Looks {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { left: IN_A_ROW, at: now }
+    }
+
+    /// Whether the sets of the process that `thread` belongs to may be looked for now ([`memberships`]).
+    pub(super) fn may_look(&mut self, now: Instant, thread: i32, number: RawFd) -> bool {
+        let descriptors = least_descriptors(thread, number);
+        descriptors <= MAX_DESCRIPTORS as u64 && self.take(now, descriptors)
+    }
+
+    fn take(&mut self, now: Instant, descriptors: u64) -> bool {
+        let gained = (now - self.at).as_nanos() * u128::from(A_SECOND) / 1_000_000_000;
+        let gained = u64::try_from(gained).unwrap_or(u64::MAX);
+        if gained > 0 {
+            self.left = self.left.saturating_add(gained).min(IN_A_ROW);
+            self.at = now;
+        }
+        let enough = self.left >= descriptors;
+        self.left -= if enough { descriptors } else { 0 };
+        enough
+    }
+}
+
+/// How many descriptors the process that `thread` belongs to has, as far as that is known before they are counted. They have the lowest
+/// numbers that are free, and a number says how many there were when it was given.
+fn least_descriptors(thread: i32, number: RawFd) -> u64 {
     // Since Linux 6.2 the size is the number of open descriptors; before, it is zero (proc(5)).
     let open = fs::metadata(format!("/proc/{thread}/fd")).map_or(0, |folder| folder.len());
-    let least = u64::try_from(number).unwrap_or(0).max(open);
-    least <= MAX_DESCRIPTORS as u64
+    u64::try_from(number).unwrap_or(0).max(open)
 }
 
 /// The sets in which the socket of `inode` is, under the number `number` of the process that `thread` belongs to.
@@ -101,6 +137,20 @@ mod tests {
     use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
     use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn programs_wait_for_looks_a_twentieth_of_the_time_at_most() {
+        let (at, mut looks) = (Instant::from_millis, Looks::new(Instant::from_millis(0)));
+        assert!(looks.take(at(0), IN_A_ROW));
+        assert!(!looks.take(at(0), 1));
+        assert!(looks.take(at(10), A_SECOND / 100));
+        assert!(!looks.take(at(10), 1));
+        // What does not suffice is not lost.
+        assert!(!looks.take(at(15), A_SECOND / 100));
+        assert!(looks.take(at(20), A_SECOND / 100));
+        assert!(!looks.take(at(100_000), IN_A_ROW + 1), "no more is saved up");
+        assert!(looks.take(at(100_000), IN_A_ROW));
+    }
 
     #[test]
     fn a_line_of_the_kernel_is_read() {

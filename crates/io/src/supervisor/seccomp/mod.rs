@@ -97,6 +97,7 @@ pub(super) struct Seccomp {
     redirected: BTreeSet<RawFd>,
     rescues: Rescues,
     knowledge: Knowledge,
+    looks: event_sets::Looks,
 }
 
 impl Seccomp {
@@ -127,6 +128,7 @@ impl Seccomp {
             redirected: BTreeSet::new(),
             rescues: Rescues::default(),
             knowledge: Knowledge::default(),
+            looks: event_sets::Looks::new(engine.clock.now()),
         })
     }
 
@@ -285,7 +287,7 @@ impl Seccomp {
             return Err(Some(Pass::SwitchedOff));
         }
         // Before a connection is opened that could not be handed over.
-        if !event_sets::may_be_found(call.thread, call.number) {
+        if !self.looks.may_look(engine.clock.now(), call.thread, call.number) {
             return Err(Some(Pass::ManyDescriptors));
         }
         let app = app_of(call.thread).ok_or(Some(Pass::OutOfReach))?;
@@ -334,6 +336,11 @@ impl Seccomp {
     ) -> Result<Option<OwnedFd>, Option<Pass>> {
         if is_switched_off(call.thread) {
             return Err(Some(Pass::SwitchedOff));
+        }
+        // What leads to the stub already has to be seen to.
+        let is_new = engine.is_dns_server(to) && !stub.has_given(&file);
+        if is_new && !self.looks.may_look(engine.clock.now(), call.thread, call.number) {
+            return Err(Some(Pass::ManyDescriptors));
         }
         let app = app_of(call.thread).ok_or(Some(Pass::OutOfReach))?;
         if !self.listener.waits(call.id) {
