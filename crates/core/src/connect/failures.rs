@@ -33,7 +33,14 @@ struct Failure {
     app: AppId,
     to: SocketAddr,
     how: Failed,
-    until: Instant,
+    at: Instant,
+}
+
+impl Failure {
+    /// For how long no other race of the program tries the address.
+    fn holds(&self) -> Duration {
+        if self.how.reported { HOLDS_FOR_ITSELF } else { HOLDS }
+    }
 }
 
 /// All of them, oldest first.
@@ -43,17 +50,16 @@ pub(super) struct Failures(VecDeque<Failure>);
 impl Failures {
     /// An attempt for `app` has failed.
     pub fn note(&mut self, now: Instant, (account, app): (u32, &AppId), to: SocketAddr, how: Failed) {
-        self.0.retain(|f| now < f.until);
+        self.0.retain(|f| now < f.at + f.holds());
         if self.0.len() >= MAX {
             self.0.pop_front();
         }
-        let until = now + if how.reported { HOLDS_FOR_ITSELF } else { HOLDS };
-        self.0.push_back(Failure { account, app: AppId::clone(app), to, how, until });
+        self.0.push_back(Failure { account, app: AppId::clone(app), to, how, at: now });
     }
 
     /// How the attempt to `to` has just failed; returned once.
     pub fn take(&mut self, now: Instant, account: u32, app: &AppId, to: SocketAddr) -> Option<i32> {
-        let is_it = |f: &&mut Failure| f.account == account && f.app == *app && f.to == to && now < f.until;
+        let is_it = |f: &&mut Failure| f.account == account && f.app == *app && f.to == to && now < f.at + HOLDS;
         let failure = self.0.iter_mut().filter(|f| !f.how.reported).find(is_it)?;
         failure.how.reported = true;
         Some(failure.how.errno)
@@ -62,8 +68,7 @@ impl Failures {
     /// What has just failed at `port`, and until when no other race is to try it.
     pub fn of(&self, now: Instant, account: u32, app: &AppId, port: u16) -> Vec<(IpAddr, Instant)> {
         let is_one = |f: &&Failure| f.account == account && f.app == *app && f.to.port() == port;
-        let until = |f: &Failure| f.how.began + if f.how.reported { HOLDS_FOR_ITSELF } else { HOLDS };
-        let all = self.0.iter().filter(is_one).map(|f| (f.to.ip(), until(f)));
+        let all = self.0.iter().filter(is_one).map(|f| (f.to.ip(), f.how.began + f.holds()));
         all.filter(|(_, until)| now < *until).collect()
     }
 

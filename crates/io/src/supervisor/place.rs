@@ -74,7 +74,7 @@ impl Place {
         Some(meanwhile)
     }
 
-    /// Looks where the host is, and whom it asks by `names`: what the connector is to hear of it.
+    /// Looks on which network the host is, and which DNS servers it has (`names`). Returns what the connector is to hear of it.
     pub fn look(&mut self, names: &Names) -> impl Iterator<Item = Input> + use<> {
         let servers = names.servers();
         let now = look(servers).unwrap_or_else(|_| guess(servers));

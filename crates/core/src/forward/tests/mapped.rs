@@ -1,4 +1,4 @@
-//! Ports that are mapped: what comes to them alone and in trains, how many there may be, and of whom is recorded.
+//! Ports that are mapped: datagrams that come to them singly and in trains, how many ports there may be, and what is recorded of their peers.
 
 use super::datagrams::{ask, datagram, passed_on, strange};
 use super::*;
