@@ -271,8 +271,9 @@ impl Job {
                 Family::V4 => (&self.v4, self.lacks[0]),
                 Family::V6 => (&self.v6, self.lacks[1]),
             };
-            let known = !lookup.addresses().is_empty() || self.withheld.is_some() && family == Family::V4;
+            let known = !lookup.addresses().is_empty();
             let denied = lookup.is_complete() && lack != Some(Lack::Unanswered);
+            // Which includes that A is withheld.
             let reachable = family == Family::V6 || self.translation != Translation::Awaited;
             self.want.includes(family) && reachable && !known && !(s.is_hint && denied)
         };

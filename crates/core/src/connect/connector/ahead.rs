@@ -347,7 +347,6 @@ impl Connector {
         list.retain(|a| {
             let family = Family::of(*a);
             (!for_nobody || pool::may_lead_to(*a, port))
-                && network.family(family).has_route
                 && !network.is_suspended(family, now)
                 && !network.is_failing(*a, now)
         });
