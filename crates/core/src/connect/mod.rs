@@ -39,6 +39,7 @@ mod hints;
 mod job;
 mod lookups;
 pub mod memory;
+mod messages;
 mod pool;
 mod pool_miss;
 mod prefetch;
@@ -56,14 +57,14 @@ mod visits;
 pub use asks::Answered;
 pub use connector::{Connector, Settings};
 pub use lookups::Patience;
+pub use messages::{Input, Output};
 pub use pool::{MAX_SPARES, Spoilt};
 pub use pool_miss::PoolMiss;
 pub use prefetch::Ahead;
 pub use starts::Starts;
 pub use tally::Tally;
 pub use types::{
-    AppId, Ask, AttemptId, AttemptResult, Claim, Input, Looks, LookupResult, Output, QueryId, RequestId, Resolve,
-    Resolved, Want,
+    AppId, Ask, AttemptId, AttemptResult, Claim, Looks, LookupResult, QueryId, RequestId, Resolve, Resolved, Want,
 };
 
 #[cfg(test)]
