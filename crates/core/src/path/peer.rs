@@ -1,9 +1,7 @@
 //! What is known of one peer address on one network.
 
 use super::RttEstimate;
-use super::record::PeerRecord;
 use crate::time::{Duration, Instant};
-use std::net::IpAddr;
 
 /// A failure older than this is forgotten: "on the order of 10 minutes", RFC 6555, section 4.2.
 pub const FAILURE_MEMORY: Duration = Duration::from_secs(600);
@@ -20,9 +18,9 @@ pub struct PeerHistory {
     /// When it was last tried.
     pub last_used: Instant,
     /// Until when a failure counts.
-    failing_until: Option<Instant>,
+    pub(super) failing_until: Option<Instant>,
     /// Only another host has tried it.
-    prior: bool,
+    pub(super) prior: bool,
 }
 
 impl PeerHistory {
@@ -68,41 +66,6 @@ impl PeerHistory {
         self.prior = false;
         self.failing_until = Some(now + FAILURE_MEMORY);
     }
-
-    pub(super) fn to_record(&self, now: Instant, address: IpAddr) -> PeerRecord {
-        let failed = self.failing_until.filter(|until| now < *until).map(|until| FAILURE_MEMORY - (until - now));
-        PeerRecord {
-            address,
-            rtt: self.rtt.filter(|rtt| !rtt.prior).map(Into::into),
-            has_answered: self.has_answered,
-            used_ago_s: (now - self.last_used).as_secs(),
-            failed_ago_s: failed.map(|ago| ago.as_secs()),
-        }
-    }
-
-    pub(super) fn recalled(now: Instant, record: &PeerRecord) -> Self {
-        let ago = |s| Duration::from_secs(s);
-        // The failure may be older than the clock.
-        let left = record.failed_ago_s.map(|s| FAILURE_MEMORY.saturating_sub(ago(s)));
-        Self {
-            rtt: record.rtt.map(Into::into),
-            has_answered: record.has_answered,
-            last_used: Instant::from_nanos(now.as_nanos().saturating_sub(nanos(ago(record.used_ago_s)))),
-            failing_until: left.filter(|left| !left.is_zero()).map(|left| now + left),
-            prior: false,
-        }
-    }
-
-    /// What another host says of it. That it answered there is no promise: no program gets this peer alone because of it.
-    pub(super) fn of_another(now: Instant, record: &PeerRecord) -> Self {
-        let mut peer = Self::recalled(now, record);
-        peer.rtt = peer.rtt.map(|rtt| RttEstimate { prior: true, ..rtt });
-        Self { has_answered: false, prior: true, ..peer }
-    }
-}
-
-fn nanos(d: Duration) -> u64 {
-    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

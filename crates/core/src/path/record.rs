@@ -4,6 +4,7 @@
 //! What never happens here: reading or writing. A store takes [`PathBook::records`] and gives them back to
 //! [`PathBook::recall`], which lets what has been learned since stand.
 
+use super::peer::FAILURE_MEMORY;
 use super::{Family, FamilyHistory, Network, NetworkId, PathBook, PeerHistory, RttEstimate};
 use crate::time::{Duration, Instant};
 use std::net::IpAddr;
@@ -110,6 +111,39 @@ impl FamilyHistory {
     }
 }
 
+impl PeerHistory {
+    fn to_record(&self, now: Instant, address: IpAddr) -> PeerRecord {
+        let failed = self.failing_until.filter(|until| now < *until).map(|until| FAILURE_MEMORY - (until - now));
+        PeerRecord {
+            address,
+            rtt: self.rtt.filter(|rtt| !rtt.prior).map(Into::into),
+            has_answered: self.has_answered,
+            used_ago_s: (now - self.last_used).as_secs(),
+            failed_ago_s: failed.map(|ago| ago.as_secs()),
+        }
+    }
+
+    fn recalled(now: Instant, record: &PeerRecord) -> Self {
+        let ago = |s| Duration::from_secs(s);
+        // The failure may be older than the clock.
+        let left = record.failed_ago_s.map(|s| FAILURE_MEMORY.saturating_sub(ago(s)));
+        Self {
+            rtt: record.rtt.map(Into::into),
+            has_answered: record.has_answered,
+            last_used: Instant::from_nanos(now.as_nanos().saturating_sub(nanos(ago(record.used_ago_s)))),
+            failing_until: left.filter(|left| !left.is_zero()).map(|left| now + left),
+            prior: false,
+        }
+    }
+
+    /// What another host says of it. That it answered there is no promise: no program gets this peer alone because of it.
+    fn of_another(now: Instant, record: &PeerRecord) -> Self {
+        let mut peer = Self::recalled(now, record);
+        peer.rtt = peer.rtt.map(|rtt| RttEstimate { prior: true, ..rtt });
+        Self { has_answered: false, prior: true, ..peer }
+    }
+}
+
 impl Network {
     fn to_record(&self, now: Instant, id: NetworkId) -> NetworkRecord {
         let own = self.peers.iter().filter(|(_, peer)| !peer.is_prior());
@@ -179,6 +213,10 @@ impl PathBook {
         }
         true
     }
+}
+
+fn nanos(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
