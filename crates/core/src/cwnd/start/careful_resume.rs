@@ -5,8 +5,7 @@
 //! its first and its last moment. What never happens here: a jump before the path is confirmed, a second jump, growth in a
 //! retreat.
 
-use super::careful_wireless::{self, has_risen};
-use super::{Advice, Event, Loss, Phase, Start, Terms, Trigger, View};
+use super::{Advice, Event, Loss, Phase, Start, Terms, Trigger, View, has_risen};
 use crate::cwnd::history::{Remembered, Trust};
 use crate::time::{Duration, Instant};
 use std::collections::VecDeque;
@@ -24,6 +23,11 @@ const LEAST: u64 = 2;
 
 /// So many samples in a row make a rise of the round-trip time: N_RTT_SAMPLE of RFC 9406.
 const SAMPLES: u32 = 8;
+
+/// [`Care::Wireless`]: losses of up to this share of the jump may be the radio's …
+const RADIO_SHARE: f64 = 0.05;
+/// … and up to so many packets always.
+const RADIO_PACKETS: u64 = 3;
 
 /// How a loss of the jump is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,8 +190,8 @@ impl CarefulResume {
     /// Whether a loss of the jump may be the radio's: little of it, and packets come back as quickly as ever.
     fn is_radio(&self, view: &View, loss: &Loss) -> bool {
         let Some(jump) = self.jump.filter(|_| self.care == Care::Wireless && loss.bytes > 0) else { return false };
-        let share = (jump.bytes as f64 * careful_wireless::SHARE) as u64;
-        let few = jump.lost <= share.max(careful_wireless::PACKETS * self.terms.packet);
+        let share = (jump.bytes as f64 * RADIO_SHARE) as u64;
+        let few = jump.lost <= share.max(RADIO_PACKETS * self.terms.packet);
         few && !waits(view)
     }
 }

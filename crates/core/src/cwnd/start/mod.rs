@@ -12,7 +12,6 @@ mod history_average;
 mod phase;
 
 pub use careful_resume::{Care, CarefulResume};
-pub(super) use careful_wireless::has_risen;
 pub use phase::{Event, Phase, Trigger};
 
 use super::history::Remembered;
@@ -132,6 +131,12 @@ pub trait Start: fmt::Debug + Send + Sync {
     }
 }
 
+/// What counts as a rise of the round-trip time: HyStart++'s measure (RFC 9406, section 4.3).
+pub(super) fn has_risen(shortest: Duration, latest: Duration) -> bool {
+    let margin = (shortest / 8).clamp(Duration::from_millis(4), Duration::from_millis(16));
+    latest > shortest.saturating_add(margin)
+}
+
 /// A registered rule.
 #[derive(Clone, Copy)]
 pub struct Entry {
@@ -197,6 +202,14 @@ pub fn find(name: &str) -> Option<&'static Entry> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_eighth_more_is_a_rise_within_four_to_sixteen_milliseconds() {
+        let ms = Duration::from_millis;
+        assert!(!has_risen(ms(10), ms(14)) && has_risen(ms(10), ms(15)));
+        assert!(!has_risen(ms(80), ms(90)) && has_risen(ms(80), ms(91)));
+        assert!(!has_risen(ms(600), ms(616)) && has_risen(ms(600), ms(617)));
+    }
 
     #[test]
     fn names_are_hyphenated_and_unique_and_the_default_exists() {
