@@ -5,7 +5,8 @@
 //! is kept but questions of DNS that wait for their answers, and what is kept of them is bounded.
 
 use super::lookups::Lookups;
-use super::observed::{Direction, DnsExchange, Gaps, Limits, Side, TRIPS, TcpStats, Transfer, Trips};
+use super::observed::{Direction, Gaps, Limits, Side, TRIPS, TcpStats, Transfer, Trips};
+use super::record::DnsExchange;
 use super::stream::Stream;
 use super::udp_flow::Quic;
 use super::{End, Facts, Flow, FlowId, Record, UdpFlow};

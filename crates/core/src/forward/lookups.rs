@@ -1,6 +1,6 @@
 //! Lookups of one socket: questions that wait for their answers. Nothing is changed; what is no question or no answer is passed over.
 
-use super::observed::DnsExchange;
+use super::record::DnsExchange;
 use crate::time::Instant;
 use crate::wire::dns;
 use crate::wire::record::RecordType;

@@ -20,6 +20,7 @@ pub mod meter;
 mod observed;
 pub mod pace;
 pub mod profile;
+mod record;
 mod spread;
 mod stream;
 mod tcp;
@@ -30,7 +31,8 @@ mod tests;
 
 pub use echoes::EchoFlow;
 pub use forwarder::{Forwarder, NotCarried, Tally};
-pub use observed::{DnsExchange, End, Facts, Flow, Gaps, Limits, Record, Side, TcpStats, Transfer, Trips};
+pub use observed::{End, Facts, Flow, Gaps, Limits, Side, TcpStats, Transfer, Trips};
+pub use record::{DnsExchange, Record};
 pub use udp_flow::{Quic, UdpFlow};
 
 use crate::time::Duration;
