@@ -3,7 +3,6 @@
 //! The owner of the link sets a [`Use`]; a [`Cap`] counts what the link has carried, and makes less of the use as it fills.
 //! What never happens here: a policy is asked, or a clock is read. The caller that counts says what time it is.
 
-use super::packet::{Facts, Kind};
 use crate::time::{Duration, Instant};
 use std::fmt;
 
@@ -38,16 +37,6 @@ impl Use {
     /// The one of this name.
     pub fn find(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|of| of.name() == name)
-    }
-
-    /// Whether a packet may take it although the other channel is alive.
-    pub(super) fn admits(self, facts: &Facts) -> bool {
-        match self {
-            Self::Primary => true,
-            // Everything else waits for these, and they are few.
-            Self::Secondary => matches!(facts.kind, Kind::Open | Kind::Dns),
-            Self::Backup | Self::Never => false,
-        }
     }
 }
 
@@ -130,7 +119,7 @@ impl Cap {
 
 #[cfg(test)]
 mod tests {
-    use super::super::packet::FlowKey;
+    use super::super::packet::{Facts, FlowKey, Kind};
     use super::*;
     use proptest::prelude::*;
 
@@ -182,8 +171,8 @@ mod tests {
         assert_eq!(Use::find("always"), None);
         let name = Facts::of(FlowKey(1), Kind::Dns);
         let data = Facts::of(FlowKey(1), Kind::Data);
-        assert_eq!(Use::ALL.map(|of| of.admits(&name)), [true, true, false, false]);
-        assert_eq!(Use::ALL.map(|of| of.admits(&data)), [true, false, false, false]);
+        assert_eq!(Use::ALL.map(|of| name.may_take(of)), [true, true, false, false]);
+        assert_eq!(Use::ALL.map(|of| data.may_take(of)), [true, false, false, false]);
     }
 
     proptest! {

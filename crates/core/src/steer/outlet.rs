@@ -121,7 +121,7 @@ impl<P> Outlet<P> {
         match model.uses() {
             Use::Never => Standing::Forbidden,
             _ if !model.alive => Standing::Dead,
-            uses if uses.admits(facts) => Standing::Open,
+            uses if facts.may_take(uses) => Standing::Open,
             _ => Standing::Kept,
         }
     }

@@ -3,6 +3,7 @@
 //! RFC 791, RFC 8200, RFC 9293. Nothing of a payload is read. Whatever is no IP packet of its own length is refused; what is
 //! IP and not understood (fragments, extension headers, other protocols) is a [`Kind::Datagram`] between two addresses.
 
+use super::cap::Use;
 use super::channel::Channel;
 use crate::wire::ip::tcp::Flags;
 use crate::wire::ip::{TCP, UDP};
@@ -84,6 +85,16 @@ impl Facts {
             v6: false,
             tls: false,
             hint: None,
+        }
+    }
+
+    /// Whether it may take a channel that is there for this, although the other one is alive.
+    pub(super) fn may_take(&self, of: Use) -> bool {
+        match of {
+            Use::Primary => true,
+            // Everything else waits for these, and they are few.
+            Use::Secondary => matches!(self.kind, Kind::Open | Kind::Dns),
+            Use::Backup | Use::Never => false,
         }
     }
 
