@@ -28,6 +28,8 @@ pub mod owner;
 #[cfg(feature = "host")]
 mod routes;
 #[cfg(feature = "host")]
+mod seen;
+#[cfg(feature = "host")]
 mod sockets;
 #[cfg(feature = "host")]
 mod window;
@@ -50,6 +52,8 @@ pub use owner::Process;
 #[cfg(feature = "host")]
 pub use routes::Routes;
 #[cfg(feature = "host")]
+pub use seen::{Seen, Sink};
+#[cfg(feature = "host")]
 pub(crate) use worker::{FRONT, Here, Running};
 #[cfg(feature = "host")]
-pub use worker::{Seen, Sink, Tap, Tapped, Worker, WorkerError};
+pub use worker::{Tap, Tapped, Worker, WorkerError};

@@ -10,7 +10,7 @@ mod served;
 use super::{Programs, Watcher};
 use crate::cgroup::Group;
 use crate::clock::Clock;
-use crate::forward::worker::Seen;
+use crate::forward::Seen;
 use crate::sys::netlink::{LOOPBACK, Netlink};
 use crate::sys::netns::NetNs;
 use headstart_core::forward::{End, Flow, Record, Side, UdpFlow};

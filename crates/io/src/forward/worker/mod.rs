@@ -25,6 +25,7 @@ use super::exit::{Exit, Protect};
 use super::finder::Finder;
 use super::inbound::Inbound;
 use super::owner::{Owner, Owners, Process};
+use super::seen::{Seen, Sink};
 use super::window::Window;
 use super::{Enclosure, Routes, sockets};
 use crate::clock::Clock;
@@ -44,7 +45,7 @@ use echoes::Echoers;
 use ends::Ends;
 use headstart_core::connect;
 use headstart_core::forward::pace::Sleeper;
-use headstart_core::forward::{FlowId, Forwarder, HEADROOM, MappingId, Output, Packet, Record, Settings};
+use headstart_core::forward::{FlowId, Forwarder, HEADROOM, MappingId, Output, Packet, Settings};
 use headstart_core::lookout::Lookout;
 use headstart_core::machine::Wakeups;
 use headstart_core::time::{Duration, Instant};
@@ -126,20 +127,6 @@ impl From<io::Error> for WorkerError {
 fn failed(what: &'static str) -> impl Fn(io::Error) -> WorkerError {
     move |source| WorkerError { what, source }
 }
-
-/// Something that was recorded, and whose it was, if that is known.
-#[derive(Clone, Debug)]
-pub struct Seen {
-    /// What was seen.
-    pub record: Record,
-    /// What the kernel knew of the program's socket.
-    pub owner: Option<Owner>,
-    /// The process.
-    pub process: Option<Process>,
-}
-
-/// Receives what was seen.
-pub type Sink = Box<dyn FnMut(Seen)>;
 
 /// A packet between programs and the forwarder, as it passes.
 #[derive(Clone, Copy, Debug)]

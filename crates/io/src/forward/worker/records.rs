@@ -1,9 +1,10 @@
 //! Whose connections are, and the report of what was seen of them.
 
 use super::attribution::Attribution;
-use super::{MAPPINGS, Seen, Teller, Whose, Worker, sockets};
+use super::{MAPPINGS, Teller, Whose, Worker, sockets};
 use crate::forward::finder::{Answer, Finder, Question};
 use crate::forward::owner::{Owner, Process};
+use crate::forward::seen::Seen;
 use headstart_core::forward::{EchoFlow, Flow, FlowId, MappingId, Record, UdpFlow};
 use headstart_core::time::Instant;
 use std::net::SocketAddr;

@@ -2,7 +2,7 @@
 
 use super::{Stage, answers, flows, play as line};
 use crate::clock::Clock;
-use crate::forward::worker::Seen;
+use crate::forward::Seen;
 use headstart_core::forward::{End, Flow};
 use headstart_core::time::Duration;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, ipproto, listen, socket_with};
