@@ -4,7 +4,7 @@
 //! memory are its own, and its freeaddrinfo (which frees node by node, as POSIX demands for sublists) needs no wrapping.
 
 use crate::ask::{Asked, Came, Line, Patience};
-use crate::{original, start, waits};
+use crate::{original, session, waits};
 use headstart_core::path::Family;
 use headstart_core::wire::shim::{Reply, Request};
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -29,7 +29,7 @@ pub(crate) unsafe fn ask(
     res: *mut *mut libc::addrinfo,
     frame: usize,
 ) -> Option<waits::Handle> {
-    let session = start::session()?;
+    let session = session::current()?;
     if node.is_null() || res.is_null() || session.has_own_rules {
         return None;
     }

@@ -1,7 +1,8 @@
 //! One question to the supervisor, one answer, perhaps with a descriptor. The socket lives as long as the question, so
 //! nothing is left in the program's descriptor table, and nothing has to be put right after fork or closefrom.
 
-use crate::{original, start::Session};
+use crate::original;
+use crate::session::Session;
 use headstart_core::wire::shim::{MAX_MESSAGE, Reply, Request};
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};

@@ -3,7 +3,7 @@
 use crate::ask::{Asked, Came, Line, Patience};
 use crate::options::{Setting, Socket};
 use crate::waits::{self, Connecting};
-use crate::{marks, options, original, start};
+use crate::{marks, options, original, session};
 use headstart_core::wire::shim::{Reply, Request};
 use headstart_core::wire::sockaddr::{self, MAX_BYTES};
 use std::ffi::c_int;
@@ -48,7 +48,7 @@ pub(crate) unsafe fn begin(
     len: libc::socklen_t,
     frame: usize,
 ) -> Option<Begun> {
-    let session = start::session()?;
+    let session = session::current()?;
     // SAFETY: the caller's contract.
     let address = unsafe { bytes_of(addr, len) }?;
     let to = sockaddr::destination(address)?;

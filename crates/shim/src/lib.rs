@@ -13,6 +13,7 @@ mod connect;
 mod marks;
 mod options;
 mod original;
+mod session;
 mod start;
 // Elsewhere the library is linked with libgcc_s, as usual.
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
@@ -152,7 +153,7 @@ pub extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
         let stream = matches!(domain, libc::AF_INET | libc::AF_INET6) && kind & 0xf == libc::SOCK_STREAM;
         if stream && matches!(protocol, 0 | libc::IPPROTO_TCP) {
             let errno = original::errno();
-            let cookie = guarded(|| start::session().and_then(|_| options::cookie(fd)));
+            let cookie = guarded(|| session::current().and_then(|_| options::cookie(fd)));
             original::set_errno(errno);
             marks::untouched(fd, cookie.unwrap_or(0));
         }

@@ -1,45 +1,12 @@
 //! What happens once, when the library is loaded: find the originals, the supervisor's folder and the shared filter.
 //! A few tens of microseconds; without HEADSTART_DIR, or with HEADSTART=off, nothing at all.
 
+use crate::session::{self, Session};
 use crate::{marks, original, waits};
-use headstart_core::wire::shim::{FILTER_BYTES, MAPPED_BYTES, MAX_APP, MOUNTS_AT, filter_bit};
+use headstart_core::wire::shim::{MAPPED_BYTES, MAX_APP, MOUNTS_AT};
 use std::ffi::{CStr, CString, OsStr, c_void};
-use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
-
-/// What is known for the whole life of the process.
-pub(crate) struct Session {
-    /// Path of the supervisor's socket, with its final zero.
-    pub socket: Vec<u8>,
-    /// The program's file name.
-    pub app: String,
-    /// It looks names up by rules of its own, which the C library keeps: RES_OPTIONS, LOCALDOMAIN (resolv.conf(5)), or another view of
-    /// the file system (a mount namespace), where /etc/hosts and resolv.conf may be others.
-    pub has_own_rules: bool,
-    mapped: &'static [AtomicU8],
-}
-
-static SESSION: OnceLock<Option<Session>> = OnceLock::new();
-
-/// The session, if this process is to be accelerated.
-pub(crate) fn session() -> Option<&'static Session> {
-    SESSION.get()?.as_ref()
-}
-
-impl Session {
-    /// Whether a lookup by headstart may have given `addr`; no false negatives, few false positives.
-    pub fn may_know(&self, addr: IpAddr) -> bool {
-        let bit = filter_bit(addr);
-        self.mapped.get(bit / 8).is_some_and(|b| b.load(Ordering::Relaxed) & (1 << (bit % 8)) != 0)
-    }
-
-    /// Whether system calls of this process are trapped for the supervisor too.
-    pub fn calls_are_trapped(&self) -> bool {
-        self.mapped.get(FILTER_BYTES).is_some_and(|b| b.load(Ordering::Relaxed) != 0)
-    }
-}
 
 /// Programs that start others in a view of the file system where this library most likely is not. There the loader would say so
 /// on their standard error; what they start is reached by its system calls.
@@ -60,7 +27,7 @@ extern "C" fn start() {
             original::at_fork(marks::all_are_shared, forked);
             waits::prepare();
         }
-        SESSION.set(session).ok()
+        session::set(session)
     });
     original::set_errno(errno);
 }
