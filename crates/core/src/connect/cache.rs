@@ -71,7 +71,7 @@ impl Kept {
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct Cached {
     kept: Kept,
     /// How long it holds in all.
     holds: Duration,
@@ -91,7 +91,7 @@ pub struct Source {
 #[derive(Clone, Debug, Default)]
 struct Name {
     /// By record type.
-    entries: [Option<Entry>; RecordType::ALL.len()],
+    entries: [Option<Cached>; RecordType::ALL.len()],
     used: Instant,
 }
 
@@ -172,7 +172,7 @@ impl Cache {
         let expires = now + holds;
         let known = self.names.entry(Arc::clone(name)).or_default();
         known.used = now;
-        known.entries[record.into() as usize] = Some(Entry { kept, holds, expires, source: None });
+        known.entries[record.into() as usize] = Some(Cached { kept, holds, expires, source: None });
     }
 
     /// What is kept of `name` and this record type came from there.

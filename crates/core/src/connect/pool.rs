@@ -81,7 +81,7 @@ const CLIENT_FIRST: &[u16] = &[80, 443, 853, 8080, 8443];
 
 /// Where a spare connection leads, and the program that it is for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Host {
+pub(super) struct SpareKey {
     pub app: AppId,
     pub name: Arc<str>,
     pub port: u16,
@@ -144,7 +144,7 @@ pub enum Spoilt {
 
 #[derive(Debug)]
 struct Spare {
-    host: Host,
+    host: SpareKey,
     terms: Terms,
     began: Instant,
     ready: Option<Instant>,
@@ -167,7 +167,7 @@ pub(super) struct Pool {
     budget: usize,
     /// By the job that opens them.
     spares: BTreeMap<u64, Spare>,
-    hosts: BTreeMap<Host, Account>,
+    hosts: BTreeMap<SpareKey, Account>,
     /// Of the last connections: all, and those that were wasted.
     waste: (usize, usize),
 }
@@ -179,7 +179,7 @@ impl Pool {
 
     /// How many spare connections there may be to a host now that one is expected with this `chance`, or why there may
     /// be none.
-    pub fn wanted(&self, now: Instant, host: &Host, known: &Port, chance: f32) -> Result<usize, PoolMiss> {
+    pub fn wanted(&self, now: Instant, host: &SpareKey, known: &Port, chance: f32) -> Result<usize, PoolMiss> {
         let resting = |a: &Account| a.rests_until.is_some_and(|until| now < until);
         if is_unknown(known) {
             Err(PoolMiss::Unknown)
@@ -197,7 +197,7 @@ impl Pool {
     }
 
     /// Whether one more to this host is within the bounds, `wanted` being how many there may be.
-    pub fn has_room(&self, now: Instant, host: &Host, wanted: usize, terms: Terms) -> bool {
+    pub fn has_room(&self, now: Instant, host: &SpareKey, wanted: usize, terms: Terms) -> bool {
         let counts = |s: &&Spare| s.is_of_use(now);
         let of_host = || self.spares.values().filter(|s| s.host == *host);
         let learning = terms.learning && of_host().any(|s| s.terms.learning);
@@ -209,18 +209,18 @@ impl Pool {
     }
 
     /// Whether there is one that a program may still be given.
-    pub fn has_any(&self, now: Instant, host: &Host) -> bool {
+    pub fn has_any(&self, now: Instant, host: &SpareKey) -> bool {
         self.spares.values().any(|s| s.host == *host && s.is_of_use(now))
     }
 
     /// How long connections to this host that are open now have borne silence, the oldest of them.
-    pub fn borne(&self, now: Instant, host: &Host) -> Duration {
+    pub fn borne(&self, now: Instant, host: &SpareKey) -> Duration {
         let open = self.spares.values().filter(|s| s.host == *host).filter_map(|s| s.ready);
         open.min().map_or(Duration::ZERO, |at| now - at)
     }
 
     /// Job `number` opens one.
-    pub fn opened(&mut self, now: Instant, number: u64, host: Host, terms: Terms) {
+    pub fn opened(&mut self, now: Instant, number: u64, host: SpareKey, terms: Terms) {
         self.spares.insert(number, Spare { host, terms, began: now, ready: None });
     }
 
@@ -232,7 +232,7 @@ impl Pool {
     }
 
     /// It has ended; where it led, and how long it had been open. `None` if that is known already.
-    pub fn ended(&mut self, number: u64, now: Instant, end: End) -> Option<(Host, Duration)> {
+    pub fn ended(&mut self, number: u64, now: Instant, end: End) -> Option<(SpareKey, Duration)> {
         let Spare { host, terms, ready, .. } = self.spares.remove(&number)?;
         let age = ready.map_or(Duration::ZERO, |at| now - at);
         // What was kept to learn how long it lasts has done so.
@@ -257,7 +257,7 @@ impl Pool {
         Some((host, age))
     }
 
-    fn account(&mut self, now: Instant, host: &Host, wasted: bool) {
+    fn account(&mut self, now: Instant, host: &SpareKey, wasted: bool) {
         self.waste = (self.waste.0 + 1, self.waste.1 + usize::from(wasted));
         if self.waste.0 >= RECENT {
             let share = self.waste.1 as f64 / self.waste.0 as f64;
@@ -275,7 +275,7 @@ impl Pool {
         }
     }
 
-    fn of_host(&mut self, now: Instant, host: &Host) -> &mut Account {
+    fn of_host(&mut self, now: Instant, host: &SpareKey) -> &mut Account {
         if self.hosts.len() >= MAX_HOSTS
             && !self.hosts.contains_key(host)
             && let Some(oldest) = self.hosts.iter().min_by_key(|(_, a)| a.used).map(|(h, _)| h.clone())
@@ -297,11 +297,11 @@ impl Spare {
 
 /// What last became of the spare connections to each host, by account.
 #[derive(Debug, Default)]
-pub(super) struct Fates(BTreeMap<(u32, Host), PoolMiss>);
+pub(super) struct Fates(BTreeMap<(u32, SpareKey), PoolMiss>);
 
 impl Fates {
     /// Of what was to be there for `account`, this became.
-    pub fn note(&mut self, account: u32, host: &Host, fate: PoolMiss) {
+    pub fn note(&mut self, account: u32, host: &SpareKey, fate: PoolMiss) {
         if self.0.len() >= MAX_FATES {
             self.0.pop_first();
         }
@@ -309,7 +309,7 @@ impl Fates {
     }
 
     /// Why there is nothing, if that is known; returned once.
-    pub fn take(&mut self, account: u32, host: &Host) -> Option<PoolMiss> {
+    pub fn take(&mut self, account: u32, host: &SpareKey) -> Option<PoolMiss> {
         self.0.remove(&(account, host.clone()))
     }
 

@@ -51,7 +51,7 @@ struct Waiting {
 }
 
 #[derive(Debug)]
-struct Lane {
+struct IncomingLane {
     id: LaneId,
     kind: Kind,
     /// All numbers below have been here.
@@ -69,7 +69,7 @@ struct Lane {
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    lanes: Vec<Lane>,
+    lanes: Vec<IncomingLane>,
     ready: VecDeque<Waiting>,
     bytes: usize,
     limit: usize,
@@ -122,7 +122,7 @@ impl Inbox {
         let at = match self.lanes.iter().position(|lane| lane.id == id) {
             Some(at) => at,
             None => {
-                self.lanes.push(Lane::new(id, kind));
+                self.lanes.push(IncomingLane::new(id, kind));
                 self.lanes.len() - 1
             }
         };
@@ -216,7 +216,7 @@ impl Inbox {
     }
 }
 
-impl Lane {
+impl IncomingLane {
     fn new(id: LaneId, kind: Kind) -> Self {
         let remembered = if kind == Kind::Latest { 0 } else { REMEMBERED as usize };
         Self {

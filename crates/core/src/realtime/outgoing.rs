@@ -27,7 +27,7 @@ pub(super) struct Outgoing {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct OutgoingLane {
     pub id: LaneId,
     pub kind: Kind,
     /// Number of the first message that is kept.
@@ -49,7 +49,7 @@ pub(super) enum Queued {
     Displaced,
 }
 
-impl Lane {
+impl OutgoingLane {
     pub fn new(id: LaneId, kind: Kind) -> Self {
         Self { id, kind, base: 0, kept: VecDeque::new(), unsent: 0, last_sent: None }
     }
@@ -168,21 +168,21 @@ impl Lane {
 mod tests {
     use super::*;
 
-    fn push(lane: &mut Lane, key: u64, value: u64) -> Result<Queued, Vec<u8>> {
+    fn push(lane: &mut OutgoingLane, key: u64, value: u64) -> Result<Queued, Vec<u8>> {
         let mut spare = Vec::new();
         let queued = lane.push(Instant::ZERO, key, value.to_be_bytes().to_vec(), &mut spare);
         lane.tidy(&mut spare);
         queued
     }
 
-    fn unsent(lane: &Lane) -> Vec<(u64, u64)> {
+    fn unsent(lane: &OutgoingLane) -> Vec<(u64, u64)> {
         let waits = lane.kept.iter().filter(|m| !m.sent && !m.done);
         waits.map(|m| (m.key, u64::from_be_bytes(m.bytes[..].try_into().unwrap()))).collect()
     }
 
     #[test]
     fn while_nothing_can_be_sent_the_newest_value_of_each_key_waits_however_many_there_were() {
-        let mut lane = Lane::new(LaneId(0), Kind::Latest);
+        let mut lane = OutgoingLane::new(LaneId(0), Kind::Latest);
         assert_eq!(push(&mut lane, 7, 0), Ok(Queued::New));
         for value in 0..5_000 {
             assert!(push(&mut lane, 8, value).is_ok());
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn of_what_was_sent_and_is_not_known_to_have_come_the_newest_of_each_key_is_kept_longest() {
-        let mut lane = Lane::new(LaneId(0), Kind::Latest);
+        let mut lane = OutgoingLane::new(LaneId(0), Kind::Latest);
         for value in 0..3 * MOST_KEPT as u64 {
             // One key once, at the beginning; the other one again and again.
             push(&mut lane, value.min(1), value).unwrap();
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn what_is_sent_given_up_and_done_is_told_apart() {
-        let mut lane = Lane::new(LaneId(0), Kind::Event);
+        let mut lane = OutgoingLane::new(LaneId(0), Kind::Event);
         (0..3).for_each(|value| assert_eq!(push(&mut lane, 0, value), Ok(Queued::New)));
         lane.get(0).unwrap().sent = true;
         assert_eq!((lane.next_unsent(), lane.has_unsent()), (Some((1, Instant::ZERO)), true));

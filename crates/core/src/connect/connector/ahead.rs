@@ -6,7 +6,7 @@ use super::Connector;
 use crate::connect::agenda::Due;
 use crate::connect::job::{Job, Translation};
 use crate::connect::lookups::Question;
-use crate::connect::pool::{self, End, Host, LIKELY, Spoilt, Terms};
+use crate::connect::pool::{self, End, LIKELY, SpareKey, Spoilt, Terms};
 use crate::connect::pool_miss::PoolMiss;
 use crate::connect::prefetch::{self, Ahead, REFRESH_IN_LAST};
 use crate::connect::prefetch_model::Expected;
@@ -59,7 +59,7 @@ impl Connector {
         let port = known.ports.iter().max_by(|(a, x), (b, y)| x.share.total_cmp(&y.share).then_with(|| b.cmp(a)));
         let Some((port, of_port)) = port.filter(|_| self.settings.ahead.spares > 0) else { return };
         if expected.chance < LIKELY {
-            let host = Host { app: Arc::clone(app), name: expected.name, port: *port };
+            let host = SpareKey { app: Arc::clone(app), name: expected.name, port: *port };
             return self.fates.note(account, &host, PoolMiss::Unlikely);
         }
         let (after, _) = pool::when(expected.after, expected.spread, pool::terms(*port, of_port).of_use());
@@ -116,11 +116,11 @@ impl Connector {
     }
 
     /// A program wants a connection to `host` and there is none; why not is counted. `under_way`: one had been begun ahead.
-    pub(super) fn count_miss(&mut self, now: Instant, account: u32, host: &Host, under_way: bool) {
+    pub(super) fn count_miss(&mut self, now: Instant, account: u32, host: &SpareKey, under_way: bool) {
         if self.settings.ahead.spares == 0 {
             return;
         }
-        let Host { app, name, port } = host;
+        let SpareKey { app, name, port } = host;
         let known = self.prefetch_model.name(app, name).and_then(|n| n.ports.get(port));
         let fate = self.fates.take(account, host);
         let why = match fate {
@@ -218,11 +218,11 @@ impl Connector {
         app: &AppId,
         name: &Arc<str>,
         because: Because,
-    ) -> Vec<(Host, usize, Terms)> {
+    ) -> Vec<(SpareKey, usize, Terms)> {
         let mut wanted = Vec::new();
         let Some(known) = self.prefetch_model.name(app, name) else { return wanted };
         for (port, of_port) in &known.ports {
-            let host = Host { app: Arc::clone(app), name: Arc::clone(name), port: *port };
+            let host = SpareKey { app: Arc::clone(app), name: Arc::clone(name), port: *port };
             let of_port = pool::borne(of_port, self.pool.borne(now, &host));
             let terms = pool::terms(*port, &of_port);
             // Of the launches in which the name was asked for, some had a connection.

@@ -3,7 +3,7 @@
 use super::{Connector, MAX_APPS};
 use crate::connect::job::{Job, Waiting, is_alternative};
 use crate::connect::lookups::Question;
-use crate::connect::pool::{self, Host};
+use crate::connect::pool::{self, SpareKey};
 use crate::connect::race::{Attempt, State};
 use crate::connect::timeline::Event;
 use crate::connect::{AppId, Claim, Output, RequestId, Want};
@@ -238,8 +238,8 @@ pub(super) fn wanted(claim: &Claim) -> Event {
 }
 
 /// Where `claim` goes, by this name.
-pub(super) fn host(claim: &Claim, name: &Arc<str>) -> Host {
-    Host { app: Arc::clone(&claim.app), name: Arc::clone(name), port: claim.to.port() }
+pub(super) fn host(claim: &Claim, name: &Arc<str>) -> SpareKey {
+    SpareKey { app: Arc::clone(&claim.app), name: Arc::clone(name), port: claim.to.port() }
 }
 
 /// Whether a connection of this job can be handed over at once.

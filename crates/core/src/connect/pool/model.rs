@@ -62,8 +62,8 @@ struct Story {
     next: u64,
 }
 
-fn host(nth: usize) -> Host {
-    Host { app: "app".into(), name: format!("{nth}.example").into(), port: 443 }
+fn host(nth: usize) -> SpareKey {
+    SpareKey { app: "app".into(), name: format!("{nth}.example").into(), port: 443 }
 }
 
 impl Story {

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn host(n: usize) -> Host {
-    Host { app: "mail".into(), name: format!("{n}.example").into(), port: 443 }
+fn host(n: usize) -> SpareKey {
+    SpareKey { app: "mail".into(), name: format!("{n}.example").into(), port: 443 }
 }
 fn at(s: u64) -> Instant {
     Instant::from_millis(s * 1000)
@@ -33,7 +33,7 @@ fn a_place_that_was_visited_twice_and_is_likely_gets_one_and_two_where_two_are_u
     assert_eq!(wanted(&habit(), 0.4), Err(PoolMiss::Unlikely));
     assert_eq!(wanted(&Port { launches: 1, ..habit() }, 1.0), Err(PoolMiss::Unknown));
     assert_eq!(wanted(&Port { speaks_first: true, ..habit() }, 1.0), Err(PoolMiss::Barred));
-    let ssh = Host { port: 22, ..host(0) };
+    let ssh = SpareKey { port: 22, ..host(0) };
     assert_eq!(pool.wanted(at(0), &ssh, &habit(), 1.0), Err(PoolMiss::Barred));
     let untried = Port { idle: Duration::ZERO, parallel: 6.0, ..habit() };
     assert_eq!(wanted(&untried, 1.0), Ok(1), "one is enough to learn from");
@@ -248,7 +248,7 @@ fn an_unknown_port_is_tried_in_silence_before_a_connection_is_handed_over() {
     known.idle = secs(0);
     assert_eq!(terms(2222, &known).fresh, None, "not even under way");
     learn(&mut known, End::Spoke, secs(1));
-    let unknown = Host { port: 2222, ..host(0) };
+    let unknown = SpareKey { port: 2222, ..host(0) };
     assert_eq!(Pool::new(16).wanted(at(0), &unknown, &known, 1.0), Err(PoolMiss::Barred));
     let mut silent = habit();
     silent.idle = secs(4);

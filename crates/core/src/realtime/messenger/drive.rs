@@ -36,7 +36,7 @@ impl Messenger {
     ///
     /// A message of a steady rhythm that comes a little early must not wait for its slot, and one that is held must not go
     /// just before the next would: a quarter of an interval to either side.
-    fn slots(&self, lane: &Lane, view: &View) -> Option<(Instant, Instant)> {
+    fn slots(&self, lane: &OutgoingLane, view: &View) -> Option<(Instant, Instant)> {
         if lane.kind != Kind::Latest {
             return None;
         }

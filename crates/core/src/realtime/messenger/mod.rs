@@ -16,7 +16,7 @@ use super::frame::{Hello, MAX_COUNTS, MAX_MESSAGE, SessionId};
 use super::gauge::Gauge;
 use super::inbox::{Delivered, Inbox};
 use super::lane::{Kind, LaneId, MAX_LANES};
-use super::outgoing::{Lane, Queued};
+use super::outgoing::{OutgoingLane, Queued};
 use super::state::{self, State, TokenBucket};
 use super::technique::{Technique, View};
 use crate::path::RttEstimate;
@@ -179,7 +179,7 @@ pub struct Messenger {
     session: SessionId,
     wires: Vec<Wire>,
     primary: Option<u32>,
-    lanes: Vec<Lane>,
+    lanes: Vec<OutgoingLane>,
     inbox: Inbox,
     gauge: Gauge,
     bucket: TokenBucket,
@@ -297,7 +297,7 @@ impl Messenger {
             Some(at) if self.lanes[at].kind != kind => return Err(SendError::OtherKind(lane.0)),
             Some(at) => at,
             None => {
-                self.lanes.push(Lane::new(lane, kind));
+                self.lanes.push(OutgoingLane::new(lane, kind));
                 self.lanes.len() - 1
             }
         };
@@ -387,7 +387,7 @@ impl Messenger {
 
     /// Messages that were handed in and that the peer is not known to have.
     pub fn on_their_way(&self) -> usize {
-        self.lanes.iter().map(Lane::len).sum()
+        self.lanes.iter().map(OutgoingLane::len).sum()
     }
 
     /// Whether any message was handed in.
