@@ -15,7 +15,7 @@ use headstart_io::control::{ControlError, Observation};
 use headstart_io::daemon::client::ask;
 use headstart_io::daemon::message::{Answer, Status, Wish};
 use headstart_io::forward::board::Board;
-use headstart_io::host::place::Place;
+use headstart_io::host::folders::Folders;
 use headstart_io::link::Link;
 use std::collections::BTreeMap;
 use std::io;
@@ -242,7 +242,7 @@ impl Observer {
             state.races = Races::default();
         }
         let races = state.races.all.clone();
-        let daemon = Place::of_host().ok().and_then(|place| match ask(&place, Wish::Status) {
+        let daemon = Folders::of_host().ok().and_then(|folders| match ask(&folders, Wish::Status) {
             Ok(Answer::Status(status)) => Some(*status),
             _ => None,
         });

@@ -11,7 +11,7 @@ use headstart_core::time::Duration;
 use headstart_io::clock::wall;
 use headstart_io::store;
 use headstart_io::store::paths::Paths;
-use headstart_io::store::shared::{Place, Shared};
+use headstart_io::store::shared::{Location, SharedStore};
 use headstart_quic::{CarefulResume, Clock, Listener, Options, Store};
 use quinn::Runtime as _;
 use std::path::PathBuf;
@@ -54,7 +54,7 @@ pub struct Remembering {
     /// The memory of the connections.
     pub memory: CarefulResume,
     /// The one that is shared with other servers, if there is one.
-    pub shared: Option<Shared>,
+    pub shared: Option<SharedStore>,
     learned: Option<SyncSender<Message>>,
     keeper: Mutex<Option<JoinHandle<()>>>,
 }
@@ -80,7 +80,7 @@ impl Remember {
             "memory" => None,
             "user" => store::folder(|name| std::env::var_os(name)),
             place if place.starts_with("redis") => {
-                let place: Place = place.parse().map_err(Usage)?;
+                let place: Location = place.parse().map_err(Usage)?;
                 let shown = place.to_string();
                 if let Err(why) = place.try_to_connect() {
                     crate::complain!(
@@ -88,7 +88,7 @@ impl Remember {
                         shown
                     );
                 }
-                shared = Some(Shared::at(place, network).context("starting the thread of the shared store")?);
+                shared = Some(SharedStore::at(place, network).context("starting the thread of the shared store")?);
                 None
             }
             folder if folder.contains('/') && !folder.contains("://") => Some(PathBuf::from(folder)),

@@ -14,7 +14,7 @@ const OBJECT: &[u8] = include_bytes_aligned!("../bpf/detour.bpf.o");
 
 /// An interface, by both of its names.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct InterfaceId<'a> {
     /// Its name.
     pub name: &'a str,
     /// Its number.
@@ -25,11 +25,11 @@ pub struct Place<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Way<'a> {
     /// The interface. It has Ethernet headers.
-    pub interface: Place<'a>,
+    pub interface: InterfaceId<'a>,
     /// The veth that takes what is about to leave, and gives back what has arrived.
-    pub inner: Place<'a>,
+    pub inner: InterfaceId<'a>,
     /// The veth that takes what arrives, and gives back what is to leave.
-    pub outer: Place<'a>,
+    pub outer: InterfaceId<'a>,
     /// What packets carry that have been given back, for a moment: a number that nothing else uses.
     pub mark: u32,
 }

@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use headstart_lab::experiment::{Context, Outcome, Row, Speeds, emulator};
-use headstart_lab::netns::{self, Entered, Entry, Network, default_world};
+use headstart_lab::netns::{self, Entered, InnerCommand, Network, default_world};
 use std::collections::BTreeSet;
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Runs these conditions inside; none where this process is only the one outside.
 fn inside(test: &str, conditions: &[&str]) -> Option<Outcome> {
     let alone = [test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"];
-    match Entry::with_arguments(alone).enter() {
+    match InnerCommand::with_arguments(alone).enter() {
         Ok(Entered::Inside) => {}
         Ok(Entered::Ended(status)) => {
             assert_eq!(status, 0, "failed inside its namespaces; see above");

@@ -6,7 +6,7 @@
 
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
-use headstart_lab::netns::{Entered, Entry, Network, default_world, shell};
+use headstart_lab::netns::{Entered, InnerCommand, Network, default_world, shell};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::process::{Command, Stdio};
@@ -80,7 +80,7 @@ fn program_victim() {
     if std::env::var_os(VICTIM).is_none() {
         return;
     }
-    match Entry::this_command().enter().unwrap_or_else(|e| panic!("{e}")) {
+    match InnerCommand::this_command().enter().unwrap_or_else(|e| panic!("{e}")) {
         Entered::Ended(status) => std::process::exit(status),
         Entered::Inside => {}
     }
@@ -96,7 +96,7 @@ fn kill_minus_nine_leaves_nothing() {
     const PATIENCE: Instant = Instant::from_millis(60_000);
     // Among processes of its own: the kernel gives numbers of namespaces again, and other tests make many.
     let words = alone("kill_minus_nine_leaves_nothing");
-    match Entry::with_arguments(&words[1..]).enter().unwrap_or_else(|e| panic!("{e}")) {
+    match InnerCommand::with_arguments(&words[1..]).enter().unwrap_or_else(|e| panic!("{e}")) {
         Entered::Ended(status) => return assert_eq!(status, 0, "failed inside its namespaces; see above"),
         Entered::Inside => {}
     }

@@ -1,6 +1,6 @@
 //! Scenarios in namespaces beside virtual time, and programs on their nodes.
 //!
-//! Every test runs inside (`Entry`). Lower bounds of times hold on any machine; upper bounds are not tested.
+//! Every test runs inside (`InnerCommand`). Lower bounds of times hold on any machine; upper bounds are not tested.
 #![forbid(unsafe_code)]
 
 use headstart_core::time::Duration;

@@ -1,7 +1,7 @@
 //! The demo on a terminal: the programs' bars grow while they run. A thread draws ten times a second over what it drew before; it
 //! takes all of that away at the end, so that the measured figures stand there instead.
 
-use super::screen::{Cell, Lane, lines};
+use super::screen::{Cell, Comparison, lines};
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
 use headstart_lab::experiment::Progress;
@@ -90,18 +90,23 @@ fn frame(state: &State, now: Instant) -> Vec<String> {
         let done = took.get(took.len() / 2).map(|ms| Cell { ms: *ms, running: false });
         done.or_else(|| Some(Cell { ms: (now - runs.began?).as_secs_f64() * 1e3, running: true }))
     };
-    let mut lanes = Vec::new();
+    let mut comparisons = Vec::new();
     for view in views() {
         // In the order of the figures that stand here at the end, so that no row moves.
         for (condition, program) in view.programs() {
             let cells = [cell(condition, BARE), cell(condition, view.arm)];
             // Later visits have a place of their own only once there are any.
             if cells[1].is_some() || cells[0].is_some() && !view.is_later() {
-                lanes.push(Lane { network: view.title(), program: program.to_owned(), cells, verdict: String::new() });
+                comparisons.push(Comparison {
+                    network: view.title(),
+                    program: program.to_owned(),
+                    cells,
+                    verdict: String::new(),
+                });
             }
         }
     }
-    lines(&lanes)
+    lines(&comparisons)
 }
 
 /// Draws over the `drawn` lines above; returns how many there are now. What a low terminal has no room for is left out: it could not be

@@ -14,10 +14,10 @@ use crate::{exit, lab, output};
 use headstart_lab::experiment::connect_programs::reading::{View, change, is_cut, noise, price, time, views};
 use headstart_lab::experiment::connect_programs::{BARE, CUT, EXPLAINED};
 use headstart_lab::experiment::{self, Claims, Context, Outcome, Row, Speeds, Waterfall};
-use headstart_lab::netns::{Entered, Entry};
+use headstart_lab::netns::{Entered, InnerCommand};
 use headstart_lab::report;
 use live::Live;
-use screen::{Cell, Lane};
+use screen::{Cell, Comparison};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     // Before half a minute of work that could not be stored.
     lab::prepare(&args.out)?;
-    if let Entered::Ended(status) = Entry::this_command().pass_signals().enter()? {
+    if let Entered::Ended(status) = InnerCommand::this_command().pass_signals().enter()? {
         return Ok(u8::try_from(status).unwrap_or(exit::FAILURE));
     }
     let terminal = !args.json && std::io::stdout().is_terminal();
@@ -89,7 +89,7 @@ const LINES: usize = 40;
 
 /// All of it, in at most [`LINES`] of at most 80 columns; `rows` has the terminal, if it goes to one.
 fn screen_lines(programs: &Outcome, page: &Outcome, report: &Path, rows: Option<usize>) -> Vec<String> {
-    let mut lines = screen::lines(&lanes(programs));
+    let mut lines = screen::lines(&comparisons(programs));
     if let Some([without, with]) = page_loads(page) {
         lines.push(String::new());
         lines.extend(screen::page(without, with));
@@ -116,16 +116,16 @@ fn screen_lines(programs: &Outcome, page: &Outcome, report: &Path, rows: Option<
 }
 
 /// What to show of each program, the broken networks first.
-fn lanes(outcome: &Outcome) -> Vec<Lane> {
+fn comparisons(outcome: &Outcome) -> Vec<Comparison> {
     let done = |ms: Option<f64>| Cell { ms: ms.unwrap_or_default(), running: false };
-    let compared = |view: View| -> Vec<Lane> {
-        let lane = |(program, row): (&str, &Row)| Lane {
+    let compared = |view: View| -> Vec<Comparison> {
+        let comparison = |(program, row): (&str, &Row)| Comparison {
             network: view.title(),
             program: program.to_owned(),
             cells: [Some(done(row.baseline)), Some(done(Some(row.ours)))],
             verdict: change(row, outcome).map_or_else(String::new, |change| change.to_string()),
         };
-        view.rows(outcome).map(lane).collect()
+        view.rows(outcome).map(comparison).collect()
     };
     views().flat_map(compared).collect()
 }

@@ -25,7 +25,7 @@ pub struct Cell {
 
 /// A program on a network, without and with headstart.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Lane {
+pub struct Comparison {
     /// Title of the network.
     pub network: String,
     /// The program.
@@ -37,17 +37,18 @@ pub struct Lane {
 }
 
 /// A line a program under the name of its network.
-pub fn lines(lanes: &[Lane]) -> Vec<String> {
+pub fn lines(comparisons: &[Comparison]) -> Vec<String> {
     let column = BAR + 1 + TIME;
     let mut lines = vec![format!("{:<15}{:<column$}  with headstart", "", "without headstart")];
     let mut network = String::new();
-    for lane in lanes {
-        if lane.network != network {
-            network.clone_from(&lane.network);
+    for comparison in comparisons {
+        if comparison.network != network {
+            network.clone_from(&comparison.network);
             lines.push(network.clone());
         }
-        let [without, with] = lane.cells.map(|cell| cell.map_or_else(String::new, shown));
-        let line = format!("  {:<13}{without:<column$}  {with:<column$}  {}", called(&lane.program), lane.verdict);
+        let [without, with] = comparison.cells.map(|cell| cell.map_or_else(String::new, shown));
+        let line =
+            format!("  {:<13}{without:<column$}  {with:<column$}  {}", called(&comparison.program), comparison.verdict);
         lines.push(line.trim_end().to_owned());
     }
     lines

@@ -27,7 +27,7 @@ use headstart_io::clock::{Clock, wall};
 use hyper::StatusCode;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use indicatif::DecimalBytes;
-use part::{Begun, Place, Sink, is_another};
+use part::{Begun, Destination, Sink, is_another};
 use quinn::Runtime as _;
 use reply::Reply;
 use std::io::IsTerminal as _;
@@ -88,15 +88,15 @@ pub struct Args {
 /// Fetches.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     let url: Url = args.url.parse()?;
-    let place = Place::named(&args.output)?;
-    let to_stdout = matches!(place, Place::Stdout);
+    let destination = Destination::named(&args.output)?;
+    let to_stdout = matches!(destination, Destination::Stdout);
     if to_stdout && args.json {
         return Err(Usage("--json needs `-o FILE` (or `-o /dev/null`): both would go to standard output".into()).into());
     }
-    if args.resume && !matches!(place, Place::File(_)) {
+    if args.resume && !matches!(destination, Destination::File(_)) {
         return Err(Usage("--continue needs `-o FILE`".into()).into());
     }
-    place.check()?;
+    destination.check()?;
     let trust = match &args.ca {
         Some(file) => Trust::File(file.clone()),
         None if args.insecure => Trust::Everybody,
@@ -117,7 +117,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
             args,
             Fetch {
                 url: &url,
-                place: &place,
+                destination: &destination,
                 connector: &connector,
                 paths: &paths,
                 resume: args.resume,
@@ -167,7 +167,7 @@ struct Wanted {
 
 struct Fetch<'a> {
     url: &'a Url,
-    place: &'a Place,
+    destination: &'a Destination,
     connector: &'a Connector,
     paths: &'a Remembering,
     resume: bool,
@@ -213,7 +213,7 @@ impl Fetch<'_> {
         let began = Instant::ZERO + wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let addresses = self.look_up().await?;
         let name_ms = ms(&clock);
-        let begun = if self.resume { self.place.begun(&self.url.to_string()) } else { None };
+        let begun = if self.resume { self.destination.begun(&self.url.to_string()) } else { None };
         let Answered { opened, mut reply, begun_ms, handshake_ms, early_data } =
             self.answered(&clock, &addresses, begun.as_ref()).await?;
         let first_byte_ms = ms(&clock);
@@ -321,7 +321,7 @@ impl Fetch<'_> {
         let whole = range.as_ref().and_then(|range| range.whole);
         match (reply.status, begun) {
             (StatusCode::OK, _) => {
-                let (sink, note) = self.place.begin(&self.url.to_string(), &reply.headers)?;
+                let (sink, note) = self.destination.begin(&self.url.to_string(), &reply.headers)?;
                 if let Some(note) = note {
                     crate::complain!("headstart: {note}");
                 }
@@ -342,10 +342,10 @@ impl Fetch<'_> {
                 let last = range.and_then(|range| range.part).map(|part| part.1);
                 let end = whole.or(last.map(|last| last.saturating_add(1)));
                 let length = end.map(|end| end.saturating_sub(*have));
-                Ok(Wanted { from: *have, length, sink: Some(self.place.resume()?) })
+                Ok(Wanted { from: *have, length, sink: Some(self.destination.resume()?) })
             }
             (StatusCode::RANGE_NOT_SATISFIABLE, Some(Begun { have, .. })) if whole == Some(*have) => {
-                self.place.resume()?.finish()?;
+                self.destination.resume()?.finish()?;
                 Ok(Wanted { from: *have, length: Some(0), sink: None })
             }
             (status, _) => {
@@ -382,8 +382,8 @@ impl Fetch<'_> {
         let missing = length.is_some_and(|length| came != length);
         if why.is_some() || missing {
             let why = why.map(|why| format!(": {why:#}")).unwrap_or_default();
-            let kept = match self.place {
-                Place::File(_) => "; the partial file is kept: resume with --continue",
+            let kept = match self.destination {
+                Destination::File(_) => "; the partial file is kept: resume with --continue",
                 _ => "",
             };
             let of = length.map(|length| format!(" of {length}")).unwrap_or_default();

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// Where a body goes.
 #[derive(Debug)]
-pub enum Place {
+pub enum Destination {
     /// Standard output.
     Stdout,
     /// What is no regular file: a device, a pipe.
@@ -21,8 +21,8 @@ pub enum Place {
     File(PathBuf),
 }
 
-impl Place {
-    /// The place that is named `path`; `-` is standard output.
+impl Destination {
+    /// The one that is named `path`; `-` is standard output.
     pub fn named(path: &Path) -> Result<Self, Usage> {
         if path == Path::new("-") {
             return Ok(Self::Stdout);
@@ -248,36 +248,36 @@ mod tests {
     #[test]
     fn an_interrupted_fetch_is_gone_on_with_and_a_whole_one_gets_its_name() {
         let scratch = Scratch::new("on");
-        let place = Place::named(&scratch.0.join("f")).unwrap();
-        let (mut sink, note) = place.begin("https://x/", &headers("\"1\"")).unwrap();
+        let destination = Destination::named(&scratch.0.join("f")).unwrap();
+        let (mut sink, note) = destination.begin("https://x/", &headers("\"1\"")).unwrap();
         sink.write(b"12").unwrap();
         drop(sink);
         assert_eq!((note, scratch.names()), (None, vec!["f.part".into(), "f.part.json".into()]));
         let begun = Begun { have: 2, validator: "\"1\"".into() };
-        assert_eq!((place.begun("https://x/"), place.begun("https://y/")), (Some(begun), None));
-        let mut sink = place.resume().unwrap();
+        assert_eq!((destination.begun("https://x/"), destination.begun("https://y/")), (Some(begun), None));
+        let mut sink = destination.resume().unwrap();
         sink.write(b"34").unwrap();
         sink.finish().unwrap();
         assert_eq!(
             (scratch.names(), std::fs::read(scratch.0.join("f")).unwrap()),
             (vec!["f".into()], b"1234".to_vec())
         );
-        assert_eq!(place.begun("https://x/"), None);
+        assert_eq!(destination.begun("https://x/"), None);
     }
 
     #[test]
     fn what_is_there_is_set_aside_and_never_overwritten() {
         let scratch = Scratch::new("aside");
-        let place = Place::named(&scratch.0.join("f")).unwrap();
-        let (mut sink, _) = place.begin("https://x/", &headers("\"1\"")).unwrap();
+        let destination = Destination::named(&scratch.0.join("f")).unwrap();
+        let (mut sink, _) = destination.begin("https://x/", &headers("\"1\"")).unwrap();
         sink.write(b"old").unwrap();
         drop(sink);
-        let (_, note) = place.begin("https://x/", &headers("W/\"2\"")).unwrap();
+        let (_, note) = destination.begin("https://x/", &headers("W/\"2\"")).unwrap();
         assert!(note.unwrap().contains("f.part~"));
         assert_eq!(std::fs::read(scratch.0.join("f.part~")).unwrap(), b"old");
-        assert_eq!(place.begun("https://x/"), None, "a weak tag says nothing of bytes");
+        assert_eq!(destination.begun("https://x/"), None, "a weak tag says nothing of bytes");
         std::fs::write(scratch.0.join("f.part"), "older").unwrap();
-        let (_, note) = place.begin("https://x/", &headers("\"3\"")).unwrap();
+        let (_, note) = destination.begin("https://x/", &headers("\"3\"")).unwrap();
         assert!(note.unwrap().contains("f.part~2"));
         let aside = ["f.part~", "f.part~2"].map(|name| std::fs::read(scratch.0.join(name)).unwrap());
         assert_eq!(aside, [b"old".to_vec(), b"older".to_vec()]);
@@ -286,13 +286,13 @@ mod tests {
     #[test]
     fn two_fetches_do_not_write_into_one_file() {
         let scratch = Scratch::new("two");
-        let place = Place::named(&scratch.0.join("f")).unwrap();
-        let (mut sink, _) = place.begin("https://x/", &headers("\"1\"")).unwrap();
-        for second in [place.begin("https://x/", &headers("\"1\"")).map(drop), place.resume().map(drop)] {
+        let destination = Destination::named(&scratch.0.join("f")).unwrap();
+        let (mut sink, _) = destination.begin("https://x/", &headers("\"1\"")).unwrap();
+        for second in [destination.begin("https://x/", &headers("\"1\"")).map(drop), destination.resume().map(drop)] {
             assert!(second.unwrap_err().to_string().contains("another process"));
         }
         sink.write(b"whole").unwrap();
-        assert!(place.resume().is_err() && place.begin("https://x/", &headers("\"1\"")).is_err());
+        assert!(destination.resume().is_err() && destination.begin("https://x/", &headers("\"1\"")).is_err());
         sink.finish().unwrap();
         assert_eq!(std::fs::read(scratch.0.join("f")).unwrap(), b"whole");
     }
@@ -305,8 +305,8 @@ mod tests {
 
     #[test]
     fn folders_are_refused_and_devices_written_to() {
-        assert!(Place::named(Path::new("/")).unwrap_err().0.contains("is a folder"));
-        let null = Place::named(Path::new("/dev/null")).unwrap();
+        assert!(Destination::named(Path::new("/")).unwrap_err().0.contains("is a folder"));
+        let null = Destination::named(Path::new("/dev/null")).unwrap();
         let (mut sink, _) = null.begin("https://x/", &headers("\"1\"")).unwrap();
         sink.write(b"gone").unwrap();
         sink.finish().unwrap();

@@ -4,7 +4,7 @@
 use crate::exit;
 use anyhow::Context as _;
 use headstart_lab::condition::page::Families;
-use headstart_lab::netns::{self, Entered, Entry};
+use headstart_lab::netns::{self, Entered, InnerCommand};
 use headstart_lab::page::{Protocol, recording};
 use headstart_lab::program::Folder;
 use headstart_lab::server::recorder::{self, Recorder, RecorderError};
@@ -73,7 +73,7 @@ pub fn replay(args: &Replay) -> anyhow::Result<u8> {
     let link = netns::sized_link(&args.link).map_err(|e| exit::Usage(e.to_string()))?.to_string();
     // Said outside, before anything is started.
     let (exchanges, broken) = recording::read(&args.recording).map_err(|why| exit::Usage(why.to_string()))?;
-    if let Entered::Ended(status) = Entry::this_command().pass_signals().enter()? {
+    if let Entered::Ended(status) = InnerCommand::this_command().pass_signals().enter()? {
         return Ok(u8::try_from(status).unwrap_or(exit::FAILURE));
     }
     for file in &broken {

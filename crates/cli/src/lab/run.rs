@@ -9,7 +9,7 @@ use headstart_io::clock::{Clock, wall};
 use headstart_lab::campaign::digest_of_pages;
 use headstart_lab::device::{DeviceState, Snapshot};
 use headstart_lab::experiment::{self, Claims, Context, Extent, LOADS_PAGES, Outcome};
-use headstart_lab::netns::{Entered, Entry};
+use headstart_lab::netns::{Entered, InnerCommand};
 use headstart_lab::report;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let out = args.out.clone().unwrap_or_else(|| Path::new("headstart-results").join(entry.name));
     not_of_another(&out, entry.name)?;
     if speeds.in_namespaces()
-        && let Entered::Ended(status) = Entry::this_command().pass_signals().enter()?
+        && let Entered::Ended(status) = InnerCommand::this_command().pass_signals().enter()?
     {
         return Ok(u8::try_from(status).unwrap_or(exit::FAILURE));
     }

@@ -3,7 +3,7 @@
 
 use crate::{exit, input, output};
 use headstart_core::choice::unknown;
-use headstart_lab::netns::{self, Entered, Entry};
+use headstart_lab::netns::{self, Entered, InnerCommand};
 use headstart_lab::report::{self, Kind, Table};
 use headstart_lab::scenario::{self, Figure, Measured, Scenario, real_time, virtual_time};
 use std::ffi::OsString;
@@ -59,7 +59,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let scenario = Scenario::read(&origin, &text, &mut files).map_err(|e| exit::Usage(e.to_string()))?;
     let node = args.at.as_deref().map(|name| scenario.node(name)).transpose().map_err(exit::Usage)?;
     if (node.is_some() || args.time != Time::Virtual)
-        && let Entered::Ended(status) = Entry::this_command().pass_signals().enter()?
+        && let Entered::Ended(status) = InnerCommand::this_command().pass_signals().enter()?
     {
         return Ok(u8::try_from(status).unwrap_or(exit::FAILURE));
     }

@@ -14,7 +14,7 @@ use headstart_io::daemon::client::{AskError, ask};
 use headstart_io::daemon::message::{Answer, Wish};
 use headstart_io::forward::ebpf::lacking;
 use headstart_io::host::change::table;
-use headstart_io::host::place::Place;
+use headstart_io::host::folders::Folders;
 use headstart_io::host::{Kernel, occupants};
 use std::io::IsTerminal as _;
 use std::path::Path;
@@ -139,22 +139,22 @@ fn privilege(_: Option<&Path>) -> Finding {
 }
 
 fn folders(_: Option<&Path>) -> Finding {
-    let prepared = Place::of_host().and_then(|place| {
-        let there = place.state.exists();
-        if there { place.prepare().map(|()| place) } else { Ok(place) }
+    let prepared = Folders::of_host().and_then(|folders| {
+        let there = folders.state.exists();
+        if there { folders.prepare().map(|()| folders) } else { Ok(folders) }
     });
     match prepared {
-        Ok(place) => {
-            let parent = place.state.ancestors().find(|path| path.exists());
+        Ok(folders) => {
+            let parent = folders.state.ancestors().find(|path| path.exists());
             let writable = parent.is_some_and(|path| {
                 rustix::fs::accessat(rustix::fs::CWD, path, rustix::fs::Access::WRITE_OK, rustix::fs::AtFlags::EACCESS)
                     .is_ok()
             });
             if writable {
-                works(format!("{} for the journal", place.state.display()))
+                works(format!("{} for the journal", folders.state.display()))
             } else {
                 degraded(
-                    format!("{} cannot be written", place.state.display()),
+                    format!("{} cannot be written", folders.state.display()),
                     "run as root, or set STATE_DIRECTORY to a folder of your own",
                 )
             }
@@ -164,14 +164,14 @@ fn folders(_: Option<&Path>) -> Finding {
 }
 
 fn daemon(_: Option<&Path>) -> Finding {
-    let place = match Place::of_host() {
-        Ok(place) => place,
+    let folders = match Folders::of_host() {
+        Ok(folders) => folders,
         Err(why) => return broken(why.to_string(), "mount /proc; Linux 5.14 or later"),
     };
-    match ask(&place, Wish::Status) {
+    match ask(&folders, Wish::Status) {
         Ok(Answer::Status(status)) if status.problems.is_empty() => works(format!("up (process {})", status.pid)),
         Ok(Answer::Status(status)) => degraded(status.problems.join("; "), "headstart down, then headstart up again"),
-        Err(AskError::NotUp) => match place.has_journal() {
+        Err(AskError::NotUp) => match folders.has_journal() {
             Some(true) => broken("a daemon was killed and its changes remain", "headstart recover"),
             _ => works("not running"),
         },
@@ -192,8 +192,8 @@ fn routing_table(named: Option<&Path>) -> Finding {
         return degraded(says, "set host.table to an unused number");
     }
     let orphans = !found.ours.is_empty()
-        && Place::of_host().is_ok_and(|place| {
-            matches!(ask(&place, Wish::Status), Err(AskError::NotUp)) && place.has_journal() == Some(false)
+        && Folders::of_host().is_ok_and(|folders| {
+            matches!(ask(&folders, Wish::Status), Err(AskError::NotUp)) && folders.has_journal() == Some(false)
         });
     if orphans {
         let says = format!("leftovers without a journal: {}", found.ours.join("; "));

@@ -7,7 +7,7 @@ use crate::say;
 use headstart_io::daemon::client::{AskError, ask};
 use headstart_io::daemon::message::{Answer, Undoing, Wish};
 use headstart_io::daemon::recovery::recover;
-use headstart_io::host::place::Place;
+use headstart_io::host::folders::Folders;
 use std::path::Path;
 
 /// Version of the JSON.
@@ -22,14 +22,14 @@ pub struct Args {
 
 /// Takes the daemon down.
 pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
-    let place = Place::of_host().map_err(|e| explained(e.into()))?;
-    match ask(&place, Wish::Down) {
+    let folders = Folders::of_host().map_err(|e| explained(e.into()))?;
+    match ask(&folders, Wish::Down) {
         Ok(Answer::Down(undoing)) => Ok(tell(&undoing, "down", args.format)),
         Ok(Answer::Refused { why }) => Err(Coded(exit::NOT_PERMITTED, why).into()),
         Ok(other) => anyhow::bail!("unexpected answer from the daemon: {other:?}"),
         Err(AskError::NotUp) => {
             let numbers = numbers(&settings_or_defaults(named));
-            let report = recover(&place, numbers, false).map_err(explained)?;
+            let report = recover(&folders, numbers, false).map_err(explained)?;
             if report.had_record {
                 return Ok(tell(&Undoing::from(&report), "cleaned up after a killed daemon", args.format));
             }

@@ -129,7 +129,7 @@ fn bundling_works() -> Result<(), String> {
 
 /// An error of the daemon, with its code and what to do.
 fn explained(why: DaemonError) -> anyhow::Error {
-    let of_files = matches!(why, DaemonError::Place(_) | DaemonError::Ledger(LedgerError::Journal(_)));
+    let of_files = matches!(why, DaemonError::Folders(_) | DaemonError::Ledger(LedgerError::Journal(_)));
     if why.is_not_permitted() && of_files {
         return Coded(exit::NOT_PERMITTED, why.to_string()).into();
     }

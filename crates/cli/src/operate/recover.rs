@@ -8,7 +8,7 @@ use headstart_io::daemon::DaemonError;
 use headstart_io::daemon::message::Undoing;
 use headstart_io::daemon::recovery::recover;
 use headstart_io::host::change::table;
-use headstart_io::host::place::Place;
+use headstart_io::host::folders::Folders;
 use std::path::Path;
 
 /// Arguments of `headstart recover`.
@@ -24,10 +24,10 @@ pub struct Args {
 
 /// Recovers.
 pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
-    let place = Place::of_host().map_err(|e| explained(e.into()))?;
+    let folders = Folders::of_host().map_err(|e| explained(e.into()))?;
     // Settings that cannot be read are no reason not to undo.
     let numbers = numbers(&settings_or_defaults(named));
-    let (said, undoing) = match recover(&place, numbers, args.found) {
+    let (said, undoing) = match recover(&folders, numbers, args.found) {
         Ok(report) if report.had_record || args.found && report.removed > 0 => {
             return Ok(down::tell(&Undoing::from(&report), "recovered", args.format));
         }

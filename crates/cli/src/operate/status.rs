@@ -12,7 +12,7 @@ use headstart_io::daemon::measuring::Status as Measuring;
 use headstart_io::daemon::message::{Answer, BundlingTally, Starts, Status, Wish};
 use headstart_io::daemon::recovery::left_without_record;
 use headstart_io::forward::ebpf::Ran;
-use headstart_io::host::place::Place;
+use headstart_io::host::folders::Folders;
 use headstart_io::steer::{self, CapStatus, ChannelStatus, ReasonStatus};
 use std::path::Path;
 
@@ -28,8 +28,8 @@ pub struct Args {
 
 /// Tells how it is.
 pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
-    let place = Place::of_host().map_err(|e| explained(e.into()))?;
-    match ask(&place, Wish::Status) {
+    let folders = Folders::of_host().map_err(|e| explained(e.into()))?;
+    match ask(&folders, Wish::Status) {
         Ok(Answer::Status(status)) => {
             let code = if status.problems.is_empty() { exit::OK } else { exit::DEGRADED };
             if args.format.json {
@@ -42,20 +42,20 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
             Ok(code)
         }
         Ok(other) => anyhow::bail!("unexpected answer from the daemon: {other:?}"),
-        Err(AskError::NotUp) => not_up(&place, args.format, named),
+        Err(AskError::NotUp) => not_up(&folders, args.format, named),
         Err(why @ AskError::Denied { .. }) => Err(Coded(exit::NOT_PERMITTED, why.to_string()).into()),
         Err(why) => Err(Coded(exit::UNREACHABLE, why.to_string()).into()),
     }
 }
 
 /// Tells what is left where no daemon is up.
-fn not_up(place: &Place, format: Format, named: Option<&Path>) -> anyhow::Result<u8> {
-    let left_behind = place.has_journal();
+fn not_up(folders: &Folders, format: Format, named: Option<&Path>) -> anyhow::Result<u8> {
+    let left_behind = folders.has_journal();
     let numbers = numbers(&settings_or_defaults(named));
     // What a journal names is found, too.
     let found = match left_behind {
         Some(true) => Vec::new(),
-        _ => left_without_record(place, numbers).map_err(explained)?.in_words(),
+        _ => left_without_record(folders, numbers).map_err(explained)?.in_words(),
     };
     if format.json {
         output::document(VERSION, serde_json::json!({ "up": false, "left_behind": left_behind, "found": found }));

@@ -10,7 +10,7 @@ use headstart_io::daemon::message::Undoing;
 use headstart_io::daemon::{Daemon, Settings, measuring, readiness};
 use headstart_io::forward::ebpf::Programs;
 use headstart_io::host::change::{Change, sysctl::Sysctl, table};
-use headstart_io::host::place::Place;
+use headstart_io::host::folders::Folders;
 use headstart_io::steer::Role;
 use headstart_io::sys::{fork, signal};
 use std::net::IpAddr;
@@ -160,10 +160,10 @@ fn in_kernel(args: &Args) -> Result<bool, Usage> {
 /// Makes the changes of `settings`, and serves until the end: in the foreground, or behind the caller's back. With a page, if it is
 /// wanted; should that fail, without one.
 pub(super) fn bring_up(settings: Settings, foreground: bool, with_page: bool, format: &Format) -> anyhow::Result<u8> {
-    let place = Place::of_host().map_err(|e| explained(e.into()))?;
+    let folders = Folders::of_host().map_err(|e| explained(e.into()))?;
     // A signal from now on ends it when it is up, not halfway.
     let _blocked = signal::ending()?;
-    let (daemon, begun) = Daemon::begin(&place, settings).map_err(explained)?;
+    let (daemon, begun) = Daemon::begin(&folders, settings).map_err(explained)?;
     if let Some(report) = &begun.recovered {
         complain!("headstart: cleaned up after a killed daemon: {}", undone(&Undoing::from(report)).0);
     }

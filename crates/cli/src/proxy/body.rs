@@ -2,7 +2,7 @@
 //!
 //! When all of it has come its size is learned, and the connection that it came over may be asked again.
 
-use super::Shared;
+use super::ProxyState;
 use headstart_core::steer::Channel;
 use hyper::body::{Body as _, Bytes, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1::SendRequest;
@@ -25,7 +25,7 @@ pub struct Passing {
     pub ended: bool,
     /// Where its size is recorded, and under which key; none for parts of objects.
     pub learn: Option<u64>,
-    pub shared: Arc<Shared>,
+    pub shared: Arc<ProxyState>,
     /// The connection that it comes over, and where that leads.
     pub connection: Option<(Channel, String, SendRequest<Incoming>)>,
 }

@@ -1,7 +1,7 @@
 //! CONNECT (RFC 9110, section 9.3.6): a tunnel through the proxy, whose object is all that comes back through it.
 
 use super::body::Body;
-use super::{Refusal, Shared};
+use super::{ProxyState, Refusal};
 use crate::seat::Seat;
 use hyper::body::Incoming;
 use hyper::{Request, Response, StatusCode, Uri};
@@ -20,7 +20,7 @@ fn place(uri: &Uri) -> Result<(String, u16), Refusal> {
 
 /// Opens a tunnel. `place` is the client's among those that are open at once; the tunnel takes it along.
 pub async fn connect(
-    shared: &Arc<Shared>,
+    shared: &Arc<ProxyState>,
     of_client: Arc<Seat>,
     mut request: Request<Incoming>,
 ) -> Result<Response<Body>, Refusal> {

@@ -1,7 +1,7 @@
 //! A request in absolute form (RFC 9112, section 3.2.2): asked of its server over the channel of its object.
 
 use super::body::{Body, Passing};
-use super::{Refusal, Shared, forget_the_hop};
+use super::{ProxyState, Refusal, forget_the_hop};
 use headstart_core::steer::Channel;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
@@ -77,7 +77,7 @@ fn shown(uri: &Uri) -> String {
 }
 
 /// Has a request answered.
-pub async fn fetch(shared: &Arc<Shared>, request: Request<Incoming>) -> Result<Response<Body>, Refusal> {
+pub async fn fetch(shared: &Arc<ProxyState>, request: Request<Incoming>) -> Result<Response<Body>, Refusal> {
     let (url, shown) = (request.uri().to_string(), shown(request.uri()));
     let is_get = request.method() == Method::GET;
     let Asked { mut request, host, port, authority } = prepare(&shared.name, request)?;
@@ -107,7 +107,7 @@ pub async fn fetch(shared: &Arc<Shared>, request: Request<Incoming>) -> Result<R
 
 /// The answer as the client is to see it.
 fn passing(
-    shared: &Arc<Shared>,
+    shared: &Arc<ProxyState>,
     mut response: Response<Incoming>,
     key: Option<u64>,
     connection: (Channel, String, SendRequest<Incoming>),

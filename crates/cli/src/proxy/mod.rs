@@ -85,7 +85,7 @@ pub struct Args {
 }
 
 /// What all connections share.
-struct Shared {
+struct ProxyState {
     door: Door,
     /// Clients that have not authenticated.
     admission: Arc<Admission>,
@@ -115,7 +115,7 @@ impl Chooser for ByObject {
     }
 }
 
-impl Shared {
+impl ProxyState {
     /// The channel of an object; it is counted.
     fn choose(&self, what: &str, object: &Object) -> Channel {
         let channel = self.policy.channel(object);
@@ -165,7 +165,7 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
     }
     let (guess, notes) = Guess::new(headstart_io::store::folder(|name| std::env::var_os(name)))?;
     notes.iter().for_each(|note| crate::complain!("headstart: {note}"));
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(ProxyState {
         admission: Admission::new(UNDECIDED),
         // Without a list, users of this host alone.
         room: args
@@ -212,7 +212,7 @@ pub fn run(args: Args) -> anyhow::Result<u8> {
 }
 
 /// Saves the history from time to time.
-async fn keep(shared: Arc<Shared>) {
+async fn keep(shared: Arc<ProxyState>) {
     loop {
         tokio::time::sleep(KEPT).await;
         let shared = shared.clone();
@@ -223,7 +223,7 @@ async fn keep(shared: Arc<Shared>) {
 }
 
 /// Serves all connections, until shutdown.
-async fn serve(listener: TcpListener, shared: Arc<Shared>, stop: watch::Receiver<bool>) {
+async fn serve(listener: TcpListener, shared: Arc<ProxyState>, stop: watch::Receiver<bool>) {
     let mut stopped = stop.clone();
     let stopped = async move { drop(stopped.wait_for(|stop| *stop).await) };
     let admit = |stream: &TcpStream, peer| shared.admission.arrive(stream, peer);
@@ -233,7 +233,7 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>, stop: watch::Receiver
     .await;
 }
 
-async fn connection(stream: TcpStream, shared: Arc<Shared>, arrival: Arrival, mut stop: watch::Receiver<bool>) {
+async fn connection(stream: TcpStream, shared: Arc<ProxyState>, arrival: Arrival, mut stop: watch::Receiver<bool>) {
     let Ok(Some(place)) = tokio::time::timeout(PATIENCE, arrival.place()).await else { return };
     let is_needed = place.is_needed();
     let seat = Arc::new(Seat::new(place, shared.room.clone()));
@@ -263,7 +263,7 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>, arrival: Arrival, mu
     seat.ended(was_silent);
 }
 
-async fn answer(shared: Arc<Shared>, seat: Arc<Seat>, request: Request<Incoming>) -> Response<Body> {
+async fn answer(shared: Arc<ProxyState>, seat: Arc<Seat>, request: Request<Incoming>) -> Response<Body> {
     let said = request.headers().get(PROXY_AUTHORIZATION).map(|value| value.as_bytes());
     let Some(user) = shared.door.user(said) else {
         // A client that has said nothing does not know yet that it has to.

@@ -43,7 +43,7 @@ pub enum Format {
 /// Where the requests of a client are noted; by default they are only counted.
 #[derive(Clone, Debug)]
 pub struct Access {
-    inlet: Option<Inlet<Entry>>,
+    inlet: Option<Inlet<Exchange>>,
     client: IpAddr,
     counts: Arc<Counts>,
 }
@@ -56,7 +56,7 @@ impl Default for Access {
 
 impl Access {
     /// Into this log.
-    pub fn to(log: &Written<Entry>) -> Self {
+    pub fn to(log: &Written<Exchange>) -> Self {
         Self { inlet: Some(log.inlet()), ..Self::default() }
     }
 
@@ -77,10 +77,10 @@ impl Access {
         Visit { log: log.map(Box::new), counts: self.counts.clone(), clock: Clock::new(), version, status, bytes }
     }
 
-    fn entry(&self, method: &Method, uri: &Uri, version: Version, headers: &HeaderMap) -> Entry {
+    fn entry(&self, method: &Method, uri: &Uri, version: Version, headers: &HeaderMap) -> Exchange {
         let said = |name: HeaderName| headers.get(name).map(|value| short(value.as_bytes()));
         let target = uri.path_and_query().map_or(uri.path(), |target| target.as_str());
-        Entry {
+        Exchange {
             at: wall(),
             client: self.client,
             method: short(method.as_str().as_bytes()),
@@ -104,7 +104,7 @@ fn short(bytes: &[u8]) -> String {
 #[derive(Debug)]
 pub struct Visit {
     /// Where it is logged, if it is, and what is known so far.
-    log: Option<Box<(Inlet<Entry>, Entry)>>,
+    log: Option<Box<(Inlet<Exchange>, Exchange)>>,
     counts: Arc<Counts>,
     clock: Clock,
     version: Version,
@@ -130,14 +130,14 @@ impl Drop for Visit {
         let took = self.clock.now().since(Instant::ZERO);
         self.counts.answered(self.version, status, bytes, took);
         if let Some((inlet, entry)) = self.log.take().map(|log| *log) {
-            inlet.put(Entry { status, bytes, took, ..entry });
+            inlet.put(Exchange { status, bytes, took, ..entry });
         }
     }
 }
 
 /// A request and how it was answered.
 #[derive(Debug)]
-pub struct Entry {
+pub struct Exchange {
     /// When it came.
     at: SystemTime,
     client: IpAddr,
@@ -154,7 +154,7 @@ pub struct Entry {
     took: Duration,
 }
 
-impl Entry {
+impl Exchange {
     fn line(&self, format: Format) -> String {
         let Self { client, method, target, status, bytes, .. } = self;
         let version = match self.version {
@@ -206,7 +206,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// Writes requests into the file at `path` (`-`: standard output), behind what is in it.
-pub fn begin(path: &Path, format: Format) -> anyhow::Result<Written<Entry>> {
+pub fn begin(path: &Path, format: Format) -> anyhow::Result<Written<Exchange>> {
     let mut sink = if path == Path::new("-") {
         let own = std::io::stdout().as_fd().try_clone_to_owned().context("copying standard output")?;
         Sink { path: None, file: Some(own.into()) }
@@ -232,7 +232,7 @@ struct Sink {
 
 impl Sink {
     /// Writes until the end. A disk may be full for a while: then lines are lost, and counted.
-    fn write_all(&mut self, entries: &Receiver<Option<Entry>>, format: Format) -> Option<String> {
+    fn write_all(&mut self, entries: &Receiver<Option<Exchange>>, format: Format) -> Option<String> {
         let (clock, mut looked) = (Clock::new(), Instant::ZERO);
         let (mut lost, mut why) = (0u64, None);
         while let Ok(Some(entry)) = entries.recv() {
@@ -275,8 +275,8 @@ mod tests {
         access.visit(&Method::GET, &target.parse().unwrap(), Version::HTTP_2, &headers)
     }
 
-    fn entry(target: &str, agent: Option<&str>) -> Entry {
-        Entry {
+    fn entry(target: &str, agent: Option<&str>) -> Exchange {
+        Exchange {
             at: SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_810_000),
             client: [192, 0, 2, 1].into(),
             method: "GET".into(),

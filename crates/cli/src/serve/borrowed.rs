@@ -3,7 +3,7 @@
 
 use crate::paths::Remembering;
 use headstart_core::cwnd::history::Lease;
-use headstart_io::store::shared::{Recalled, Shared};
+use headstart_io::store::shared::{Recalled, SharedStore};
 use quinn::{Runtime as _, TokioRuntime};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -67,7 +67,7 @@ impl Borrowed {
     }
 }
 
-async fn recall(shared: &Shared, peer: IpAddr, validated: bool) -> Recalled {
+async fn recall(shared: &SharedStore, peer: IpAddr, validated: bool) -> Recalled {
     let (tell, told) = oneshot::channel();
     let back = shared.clone();
     shared.recall(peer, validated, move |recalled| {
@@ -95,7 +95,7 @@ mod tests {
         let socket = folder.path().join("redis.sock");
         let silent = UnixListener::bind(&socket).unwrap();
         let place = format!("redis+unix://{}", socket.display()).parse().unwrap();
-        let shared = Shared::at(place, NetworkId(7)).unwrap();
+        let shared = SharedStore::at(place, NetworkId(7)).unwrap();
         // This question is asked before, and answered once the store is given up on; so is the connection's then, at the soonest.
         let (give_up, given_up) = channel();
         shared.recall([192, 0, 2, 1].into(), true, move |recalled| _ = give_up.send(recalled));

@@ -5,7 +5,7 @@ use maud::{DOCTYPE, html};
 
 /// What a folder holds.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Entry {
+pub struct FolderEntry {
     /// Its name.
     pub name: Vec<u8>,
     /// Its length in bytes; `None` for a folder.
@@ -16,7 +16,7 @@ pub struct Entry {
 pub const MOST: usize = 10_000;
 
 /// The page of the folder that is reached by `path`. `more`: there are others that are not shown.
-pub fn page(path: &str, mut entries: Vec<Entry>, more: bool) -> String {
+pub fn page(path: &str, mut entries: Vec<FolderEntry>, more: bool) -> String {
     entries.sort();
     let page = html! {
         (DOCTYPE)
@@ -26,7 +26,7 @@ pub fn page(path: &str, mut entries: Vec<Entry>, more: bool) -> String {
                 h1 { (path) }
                 ul {
                     @if path != "/" { li { a href="../" { "../" } } }
-                    @for Entry { name, length } in &entries {
+                    @for FolderEntry { name, length } in &entries {
                         // A name with a colon would be a scheme without the point (RFC 3986, section 4.2); ours has it encoded.
                         @let (href, name) = (target::encode(name), String::from_utf8_lossy(name));
                         @match length {
@@ -46,8 +46,8 @@ pub fn page(path: &str, mut entries: Vec<Entry>, more: bool) -> String {
 mod tests {
     use super::*;
 
-    fn entry(name: &str, length: Option<u64>) -> Entry {
-        Entry { name: name.into(), length }
+    fn entry(name: &str, length: Option<u64>) -> FolderEntry {
+        FolderEntry { name: name.into(), length }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use super::compressed::Compressor;
 use super::file::Opened;
 use super::kind;
-use super::listing::{Entry, MOST};
+use super::listing::{FolderEntry, MOST};
 use crate::exit::Usage;
 use headstart_core::wire::target::Target;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, openat2};
@@ -42,7 +42,7 @@ pub enum Found {
     /// A file.
     File(Opened),
     /// A folder without an index, and whether it holds more than is listed.
-    Folder(Vec<Entry>, bool),
+    Folder(Vec<FolderEntry>, bool),
     /// A folder, named without the slash at its end.
     Elsewhere,
     /// Nothing, or nothing that is served.
@@ -163,7 +163,7 @@ impl Site {
                 _ => continue,
             };
             if !self.is_hidden(&opened) {
-                entries.push(Entry { name: name.to_vec(), length });
+                entries.push(FolderEntry { name: name.to_vec(), length });
             }
         }
         Ok(Found::Folder(entries, false))

@@ -48,7 +48,7 @@ pub async fn serve(listener: TcpListener, tls: Arc<ServerConfig>, alt_svc: Optio
             let Some(place) = serving.places.enter(from.ip()) else { return };
             // Kernels of today have it; without it more waits in the socket.
             socket_option::set(&stream, NOTSENT_LOWAT, &socket_option::Value::of_int(UNSENT));
-            let stream = Shared(Arc::new(stream));
+            let stream = PeekStream(Arc::new(stream));
             let turns = serving.turns.clone();
             let streams = Streams::new(turns.clone(), place.group());
             let serving = serving.of(from.ip());
@@ -92,9 +92,9 @@ async fn has_stalled(stream: &TcpStream, place: &Place, streams: &Streams) {
 
 /// A stream that can be looked at while it is used.
 #[derive(Clone, Debug)]
-struct Shared(Arc<TcpStream>);
+struct PeekStream(Arc<TcpStream>);
 
-impl AsyncRead for Shared {
+impl AsyncRead for PeekStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         loop {
             ready!(self.0.poll_read_ready(cx))?;
@@ -106,7 +106,7 @@ impl AsyncRead for Shared {
     }
 }
 
-impl AsyncWrite for Shared {
+impl AsyncWrite for PeekStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         loop {
             ready!(self.0.poll_write_ready(cx))?;
@@ -127,7 +127,7 @@ impl AsyncWrite for Shared {
 }
 
 async fn connection(
-    stream: Shared,
+    stream: PeekStream,
     acceptor: TlsAcceptor,
     alt_svc: Option<HeaderValue>,
     serving: Serving,

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use headstart_io::clock::wall;
 use headstart_io::daemon::client::ask;
 use headstart_io::daemon::message::{Answer, Wish};
-use headstart_io::host::place::Place;
+use headstart_io::host::folders::Folders;
 use headstart_io::steer::{ChannelStatus, Status};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
 
 /// How the tunnel is; none if there is none, or no daemon.
 fn tunnel() -> anyhow::Result<Option<Status>> {
-    match ask(&Place::of_host()?, Wish::Status) {
+    match ask(&Folders::of_host()?, Wish::Status) {
         Ok(Answer::Status(status)) => Ok(status.steering),
         Ok(Answer::Refused { why }) => Err(Coded(exit::FAILURE, why).into()),
         _ => Ok(None),

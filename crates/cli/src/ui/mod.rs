@@ -19,7 +19,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use headstart_io::daemon::client::ask;
 use headstart_io::daemon::message::{Answer as Reply, Wish};
-use headstart_io::host::place::Place;
+use headstart_io::host::folders::Folders;
 use headstart_io::link::Link;
 use headstart_io::store::Series;
 use hyper::{Method, StatusCode};
@@ -193,9 +193,9 @@ fn explain(query: &str) -> Answer {
 
 /// Has the daemon undo everything, if this user may.
 fn down() -> Answer {
-    let reply = Place::of_host()
+    let reply = Folders::of_host()
         .map_err(|e| e.to_string())
-        .and_then(|place| ask(&place, Wish::Down).map_err(|e| e.to_string()));
+        .and_then(|folders| ask(&folders, Wish::Down).map_err(|e| e.to_string()));
     match reply {
         Ok(Reply::Down(undoing)) => as_json(&json!(undoing)),
         Ok(Reply::Refused { why }) => Answer::plain(StatusCode::FORBIDDEN, why),

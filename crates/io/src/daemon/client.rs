@@ -1,7 +1,7 @@
 //! Asking the daemon.
 
 use super::message::{Answer, MOST_ANSWER, Request, Wish};
-use crate::host::place::Place;
+use crate::host::folders::Folders;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketAddrUnix, SocketType, recv, send};
 use std::io;
@@ -39,9 +39,9 @@ pub enum AskError {
 }
 
 /// Asks the daemon of this network namespace.
-pub fn ask(place: &Place, wish: Wish) -> Result<Answer, AskError> {
+pub fn ask(folders: &Folders, wish: Wish) -> Result<Answer, AskError> {
     let mut denied = None;
-    for path in place.sockets() {
+    for path in folders.sockets() {
         let failed = |source: io::Error| AskError::Io { path: path.clone(), source };
         let Ok(address) = SocketAddrUnix::new(&path) else { continue };
         let socket = match crate::local::connect(SocketType::SEQPACKET, &address, PATIENCE) {

@@ -22,9 +22,9 @@ use crate::driver::{self, Ears, Hands, Host};
 use crate::forward::ebpf::KernelError;
 use crate::host::Numbers;
 use crate::host::change::Change;
+use crate::host::folders::{Folders, FoldersError, Lock};
 use crate::host::journal::Steps;
 use crate::host::ledger::{Ledger, LedgerError, Report};
-use crate::host::place::{Lock, Place, PlaceError};
 use crate::host::{Kernel, occupants};
 use crate::poll::{Interest, Poll};
 use crate::steer::{Tunnel, TunnelError};
@@ -102,7 +102,7 @@ pub enum DaemonError {
     },
     /// Its folders cannot be used.
     #[error("{0}")]
-    Place(#[from] PlaceError),
+    Folders(#[from] FoldersError),
     /// Another program occupies the place of its changes.
     #[error("these are in headstart's routing table but were not created by headstart, and stay unchanged: {}. Set `host.table` to an unused table", .0.join("; "))]
     Strangers(Vec<String>),
@@ -150,7 +150,7 @@ impl DaemonError {
     /// Whether a right is missing.
     pub fn is_not_permitted(&self) -> bool {
         match self {
-            Self::Place(e) => e.is_not_permitted(),
+            Self::Folders(e) => e.is_not_permitted(),
             Self::Ledger(e) => e.is_not_permitted(),
             Self::Tunnel(e) => e.is_not_permitted(),
             Self::Measuring(e) => e.is_not_permitted(),
@@ -192,24 +192,24 @@ pub struct Begun {
 
 impl Daemon {
     /// Undoes what a dead one left, makes all changes and listens. If anything fails, everything is undone.
-    pub fn begin(place: &Place, settings: Settings) -> Result<(Self, Begun), DaemonError> {
-        place.prepare()?;
-        let lock = place.lock()?.map_err(|pid| DaemonError::Taken { pid })?;
-        place.sweep();
-        let recovered = recovered(place, &lock, settings.numbers)?;
+    pub fn begin(folders: &Folders, settings: Settings) -> Result<(Self, Begun), DaemonError> {
+        folders.prepare()?;
+        let lock = folders.lock()?.map_err(|pid| DaemonError::Taken { pid })?;
+        folders.sweep();
+        let recovered = recovered(folders, &lock, settings.numbers)?;
         // From before the first change, so that none is missed.
         let watch = Watch::open_with_rules().map_err(io::Error::other)?;
         let clock = Clock::new();
-        let path = place.socket();
+        let path = folders.socket();
         // Gone with this process, whatever ends it: no journal need name it.
-        let open = |(config, role): &(_, _)| Tunnel::open(config, *role, clock, &place.state);
+        let open = |(config, role): &(_, _)| Tunnel::open(config, *role, clock, &folders.state);
         let steering = settings.steering.as_ref().map(open).transpose()?;
         let measuring = settings.measuring.as_ref().map(Measuring::open).transpose()?;
         let starts =
             settings.windows.filter(|wish| wish.in_kernel).map(|wish| Starts::attach(wish.bounds)).transpose()?;
         let door = Door::open(&path, settings.group.as_deref());
         let door = door.map_err(|source| DaemonError::Door { path, source })?;
-        match make_changes(place, &settings, (clock, &lock), measuring.as_ref()) {
+        match make_changes(folders, &settings, (clock, &lock), measuring.as_ref()) {
             Ok((ledger, windows, bundling)) => {
                 let mut daemon = Self {
                     ledger,
@@ -222,7 +222,7 @@ impl Daemon {
                     watch,
                     door,
                     lock,
-                    folders: [place.state.clone(), place.runtime.clone()],
+                    folders: [folders.state.clone(), folders.runtime.clone()],
                     clock,
                     problem: None,
                     lost: None,
@@ -365,8 +365,8 @@ impl Daemon {
 }
 
 /// Undoes what a dead daemon has left; an error if there is something that a new one's journal must not hide.
-fn recovered(place: &Place, lock: &Lock, numbers: Numbers) -> Result<Option<Report>, DaemonError> {
-    let recovered = recovery::recover_under(place, lock, numbers, false)?;
+fn recovered(folders: &Folders, lock: &Lock, numbers: Numbers) -> Result<Option<Report>, DaemonError> {
+    let recovered = recovery::recover_under(folders, lock, numbers, false)?;
     if !recovered.failed.is_empty() {
         return Err(DaemonError::Leftovers(recovered.failed));
     }
@@ -386,13 +386,13 @@ type Made = (Ledger, Option<Windows>, Option<Bundling>);
 
 /// Makes all changes; if one of them fails, those before it are undone.
 fn make_changes(
-    place: &Place,
+    folders: &Folders,
     settings: &Settings,
     (clock, lock): (Clock, &Lock),
     measuring: Option<&Measuring>,
 ) -> Result<Made, DaemonError> {
     let steps = Steps::until(settings.die_at);
-    let mut ledger = Ledger::begin(place.journal(), place.here.clone(), lock.file().try_clone()?, steps)?;
+    let mut ledger = Ledger::begin(folders.journal(), folders.here.clone(), lock.file().try_clone()?, steps)?;
     let by_routes = settings.windows.filter(|wish| !wish.in_kernel);
     let mut windows = by_routes.map(|wish| Windows::new(wish.bounds, settings.numbers));
     // Bundling listens before anything is handed over.

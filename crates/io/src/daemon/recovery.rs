@@ -8,34 +8,34 @@ use super::DaemonError;
 use super::client::{AskError, ask};
 use super::message::{Answer, Wish};
 use crate::host::change::Undone;
+use crate::host::folders::{Folders, Lock};
 use crate::host::found::{Found, look};
 use crate::host::ledger::{Ledger, LedgerError, Report};
-use crate::host::place::{Lock, Place};
 use crate::host::{Kernel, KernelError, Numbers};
 
 /// Undoes what is left in this network namespace, with what is found without a record if `found`. What cannot be undone stays in
 /// the journal, and in the report.
-pub fn recover(place: &Place, numbers: Numbers, found: bool) -> Result<Report, DaemonError> {
-    if place.has_journal() == Some(false) && place.is_locked() != Some(true) {
+pub fn recover(folders: &Folders, numbers: Numbers, found: bool) -> Result<Report, DaemonError> {
+    if folders.has_journal() == Some(false) && folders.is_locked() != Some(true) {
         let mut report = Report::default();
-        tell(left_without_record(place, numbers)?, &mut report);
+        tell(left_without_record(folders, numbers)?, &mut report);
         if report.found.is_empty() || !found {
             return Ok(report);
         }
     }
-    place.prepare_to_undo()?;
-    let lock = place.lock()?.map_err(|pid| DaemonError::Taken { pid })?;
-    recover_under(place, &lock, numbers, found)
+    folders.prepare_to_undo()?;
+    let lock = folders.lock()?.map_err(|pid| DaemonError::Taken { pid })?;
+    recover_under(folders, &lock, numbers, found)
 }
 
 /// What bears our marks here although no journal names it; none of it is a living daemon's.
-pub fn left_without_record(place: &Place, numbers: Numbers) -> Result<Found, DaemonError> {
+pub fn left_without_record(folders: &Folders, numbers: Numbers) -> Result<Found, DaemonError> {
     let found = look(&mut Kernel::open().map_err(LedgerError::from)?, numbers).map_err(LedgerError::from)?;
     if found.marked.is_empty() {
         return Ok(found);
     }
     // A daemon that keeps its folders elsewhere answers at the system's socket.
-    match ask(place, Wish::Status) {
+    match ask(folders, Wish::Status) {
         Err(AskError::NotUp) => Ok(found),
         Ok(Answer::Status(status)) => Err(DaemonError::Taken { pid: Some(status.pid) }),
         _ => Err(DaemonError::Taken { pid: None }),
@@ -43,8 +43,13 @@ pub fn left_without_record(place: &Place, numbers: Numbers) -> Result<Found, Dae
 }
 
 /// The same for a caller that has the lock already.
-pub(super) fn recover_under(place: &Place, lock: &Lock, numbers: Numbers, found: bool) -> Result<Report, DaemonError> {
-    let ledger = Ledger::inherit(place.journal(), place.here.clone(), lock.file().try_clone()?)?;
+pub(super) fn recover_under(
+    folders: &Folders,
+    lock: &Lock,
+    numbers: Numbers,
+    found: bool,
+) -> Result<Report, DaemonError> {
+    let ledger = Ledger::inherit(folders.journal(), folders.here.clone(), lock.file().try_clone()?)?;
     let mut report = match ledger {
         None => Report::default(),
         Some(ledger) if ledger.is_elsewhere() => {
@@ -60,7 +65,7 @@ pub(super) fn recover_under(place: &Place, lock: &Lock, numbers: Numbers, found:
     if !report.failed.is_empty() {
         return Ok(report);
     }
-    let mut left = left_without_record(place, numbers)?;
+    let mut left = left_without_record(folders, numbers)?;
     if found {
         let mut kernel = Kernel::open().map_err(LedgerError::from)?;
         for (words, change) in std::mem::take(&mut left.marked) {

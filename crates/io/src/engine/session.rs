@@ -53,9 +53,9 @@ pub enum EngineError {
 
 /// The connection, shared with what protects sockets.
 #[derive(Clone, Debug)]
-struct Shared(Rc<RefCell<Link>>);
+struct SharedLink(Rc<RefCell<Link>>);
 
-impl Shared {
+impl SharedLink {
     fn say(&self, message: &ToApp) -> Result<(), LinkError> {
         self.0.borrow_mut().say(message)
     }
@@ -74,7 +74,7 @@ impl Shared {
     }
 }
 
-impl Protect for Shared {
+impl Protect for SharedLink {
     fn protect(&self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
         self.0.borrow_mut().protect(socket)
     }
@@ -89,7 +89,7 @@ pub fn serve(path: &str) -> Result<(), EngineError> {
 
 /// The same over a connection that there is.
 pub(super) fn session(link: Link, clock: Clock) -> Result<(), EngineError> {
-    let link = Shared(Rc::new(RefCell::new(link)));
+    let link = SharedLink(Rc::new(RefCell::new(link)));
     let engine = concat!("headstart ", env!("CARGO_PKG_VERSION")).to_owned();
     link.say(&ToApp::Hello { version: VERSION, engine })?;
     let Some((tun, start, rest)) = greeting(&link, clock)? else {
@@ -146,7 +146,7 @@ struct Start {
 
 /// Waits until the app has said how to begin: the interface, how, and what it has said since. None if it has changed its mind.
 #[allow(clippy::type_complexity)]
-fn greeting(link: &Shared, clock: Clock) -> Result<Option<(Tun, Start, Vec<Received>)>, EngineError> {
+fn greeting(link: &SharedLink, clock: Clock) -> Result<Option<(Tun, Start, Vec<Received>)>, EngineError> {
     let mut poll = Poll::new()?;
     poll.add(&*link.0.borrow(), FRONT, Interest::Read)?;
     poll.add(link.0.borrow().bell(), FRONT, Interest::Read)?;
@@ -212,7 +212,7 @@ fn here(network: &Network) -> Here {
 /// A session that has started.
 struct Session<'a> {
     running: Running<'a>,
-    link: Shared,
+    link: SharedLink,
     kept: Rc<RefCell<Kept>>,
     /// When statistics are sent next, while the app subscribes.
     statistics: Option<Instant>,

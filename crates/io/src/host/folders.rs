@@ -26,7 +26,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 /// The folders of a daemon.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Folders {
     /// Whose changes are kept here.
     pub here: Here,
     /// For the journal.
@@ -35,9 +35,9 @@ pub struct Place {
     pub runtime: PathBuf,
 }
 
-/// Why a place is of no use.
+/// Why folders are of no use.
 #[derive(Debug, thiserror::Error)]
-pub enum PlaceError {
+pub enum FoldersError {
     /// A folder or a file could not be made.
     #[error("{path}: {source}; {advice}")]
     File {
@@ -61,7 +61,7 @@ pub enum PlaceError {
     Unknown(io::Error),
 }
 
-impl PlaceError {
+impl FoldersError {
     /// Whether a right is missing.
     pub fn is_not_permitted(&self) -> bool {
         use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
@@ -75,11 +75,11 @@ impl PlaceError {
 
 const ADVICE: &str = "set STATE_DIRECTORY (and RUNTIME_DIRECTORY) to a writable folder";
 
-impl Place {
-    /// The place of the calling thread's network namespace.
-    pub fn of_host() -> Result<Self, PlaceError> {
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").map_err(PlaceError::Unknown)?;
-        let here = Here { boot: boot.trim().to_owned(), netns: netns::own_cookie().map_err(PlaceError::Unknown)? };
+impl Folders {
+    /// Those of the calling thread's network namespace.
+    pub fn of_host() -> Result<Self, FoldersError> {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").map_err(FoldersError::Unknown)?;
+        let here = Here { boot: boot.trim().to_owned(), netns: netns::own_cookie().map_err(FoldersError::Unknown)? };
         let [state, runtime] = SYSTEM.map(PathBuf::from);
         let root = rustix::process::geteuid().is_root();
         let home = || variable("HOME").unwrap_or_else(|| "/".into());
@@ -91,19 +91,19 @@ impl Place {
     }
 
     /// Makes the folders.
-    pub fn prepare(&self) -> Result<(), PlaceError> {
+    pub fn prepare(&self) -> Result<(), FoldersError> {
         self.folders(true)
     }
 
     /// Prepares the folders for undoing changes: folders that cannot be made are left out, but one that others can write to is
     /// never read.
-    pub fn prepare_to_undo(&self) -> Result<(), PlaceError> {
+    pub fn prepare_to_undo(&self) -> Result<(), FoldersError> {
         self.folders(false)
     }
 
-    fn folders(&self, both: bool) -> Result<(), PlaceError> {
+    fn folders(&self, both: bool) -> Result<(), FoldersError> {
         for (path, mode) in [(&self.state, 0o700), (&self.runtime, 0o755)] {
-            let failed = |source| PlaceError::File { path: path.clone(), source, advice: ADVICE };
+            let failed = |source| FoldersError::File { path: path.clone(), source, advice: ADVICE };
             match DirBuilder::new().recursive(true).mode(mode).create(path) {
                 Err(_) if !both && !path.exists() => continue,
                 made => made.map_err(failed)?,
@@ -117,7 +117,7 @@ impl Place {
             let user = rustix::process::geteuid();
             // Root may look after the folder of a daemon that runs as another user (systemd's DynamicUser).
             if meta.mode() & 0o022 != 0 || (meta.uid() != user.as_raw() && !user.is_root()) {
-                return Err(PlaceError::Shared { path: path.clone() });
+                return Err(FoldersError::Shared { path: path.clone() });
             }
         }
         Ok(())
@@ -172,10 +172,10 @@ impl Place {
 
     /// Takes the locks that a daemon holds as long as it lives, and notes the holder; the holder's process if one is taken. A
     /// folder that takes no lock does not matter as long as the other does.
-    pub fn lock(&self) -> Result<Result<Lock, Option<u32>>, PlaceError> {
+    pub fn lock(&self) -> Result<Result<Lock, Option<u32>>, FoldersError> {
         let (mut files, mut refused) = (Vec::new(), None);
         for path in self.lock_paths() {
-            let failed = |source| PlaceError::File { path: path.clone(), source, advice: ADVICE };
+            let failed = |source| FoldersError::File { path: path.clone(), source, advice: ADVICE };
             let mut file = match lock_file(&path) {
                 Ok(file) => file,
                 Err(why) => {
@@ -190,7 +190,7 @@ impl Place {
         }
         let mut files = files.into_iter();
         let Some(first) = files.next() else {
-            return Err(refused.unwrap_or(PlaceError::Unknown(io::Error::other("no folder for a lock"))));
+            return Err(refused.unwrap_or(FoldersError::Unknown(io::Error::other("no folder for a lock"))));
         };
         let lock = Lock { first, second: files.next() };
         lock.note_holder();
@@ -291,10 +291,10 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("hs-sweep-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let of =
-            |netns| Place { here: Here { boot: "x".into(), netns }, state: folder.clone(), runtime: folder.clone() };
+            |netns| Folders { here: Here { boot: "x".into(), netns }, state: folder.clone(), runtime: folder.clone() };
         let [own, dead, alive, starting] = [1, 2, 3, 4].map(of);
         // A door that is dropped is that of a daemon that was killed: the socket stays.
-        let doors = [&own, &dead, &alive, &starting].map(|place| Door::open(&place.socket(), None).unwrap());
+        let doors = [&own, &dead, &alive, &starting].map(|folders| Door::open(&folders.socket(), None).unwrap());
         let living = doors.into_iter().nth(2);
         let _lock = starting.lock().unwrap().expect("it is free");
         fs::write(folder.join("control-5"), "precious").unwrap();

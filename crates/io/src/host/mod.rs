@@ -5,11 +5,11 @@
 //! headstart's mark, so that what others made is distinguished and left alone. /etc is never written to.
 
 pub mod change;
+pub mod folders;
 pub mod found;
 pub mod journal;
 pub mod ledger;
 mod netlink;
-pub mod place;
 
 pub use netlink::{Kernel, KernelError};
 

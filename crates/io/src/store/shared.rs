@@ -6,10 +6,10 @@
 //! named by keyed digests. Where the site has a key, names are of it and records are sealed for their name, so that a record
 //! written without it is ignored; without one, the key of names is in the store, made by the first server.
 
+mod location;
 mod nodes;
-mod place;
 
-pub use place::{Place, site_key_of};
+pub use location::{Location, site_key_of};
 
 use super::seal::{Digest, Seal};
 use crate::clock::wall;
@@ -64,27 +64,27 @@ enum Job {
 
 /// A shared store. Clones share its connection; the last one's end ends its thread.
 #[derive(Clone)]
-pub struct Shared {
+pub struct SharedStore {
     jobs: SyncSender<Job>,
     notes: Arc<Mutex<Vec<String>>>,
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for SharedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Shared")
+        f.write_str("SharedStore")
     }
 }
 
-impl Shared {
+impl SharedStore {
     /// The store at `place`, for what is learned on `network`. Connects when it is first asked.
-    pub fn at(place: Place, network: NetworkId) -> io::Result<Self> {
+    pub fn at(location: Location, network: NetworkId) -> io::Result<Self> {
         let (jobs, queue) = sync_channel(QUEUE);
         let notes = Arc::new(Mutex::new(Vec::new()));
         let mut own = [0; 16];
         rustix::rand::getrandom(&mut own, rustix::rand::GetRandomFlags::empty())?;
         let speaker = Speaker {
-            seal: place.seal(),
-            nodes: Nodes::new(place, Arc::clone(&notes)),
+            seal: location.seal(),
+            nodes: Nodes::new(location, Arc::clone(&notes)),
             network,
             secret: None,
             own,

@@ -3,9 +3,9 @@
 //! A front end feeds inputs under request ids of its own and receives the results ([`Notice`]), and has the host's rules and network
 //! looked at before a question. Nothing is decided here, and nothing here knows how a program is reached.
 
-use super::place::Place;
 use super::spare;
 use super::token::{ATTEMPT, EXCHANGE};
+use super::whereabouts::Whereabouts;
 use crate::clock::Clock;
 use crate::dns::{SendError, Transport};
 use crate::driver::Hands;
@@ -76,7 +76,7 @@ pub(super) struct Engine {
     /// Notices that the front ends did not get yet.
     notices: VecDeque<(RequestId, Notice)>,
     attempts: BTreeMap<u64, Attempt>,
-    pub place: Place,
+    pub whereabouts: Whereabouts,
     /// Whether the host's rules have been looked at since we woke up, and whether they were others than before.
     rules: Rules,
     /// Addresses that were returned to programs, by `filter_bit`.
@@ -95,7 +95,7 @@ impl Engine {
             transport: Transport::default(),
             notices: VecDeque::new(),
             attempts: BTreeMap::new(),
-            place: Place::new(&poll),
+            whereabouts: Whereabouts::new(&poll),
             rules: Rules::default(),
             returned_addresses: vec![0; FILTER_BYTES],
             network_namespace: netns::own_cookie().ok(),
@@ -110,7 +110,7 @@ impl Engine {
     pub fn look_around(&mut self) {
         self.see_to_rules();
         let other_rules = std::mem::take(&mut self.rules.other);
-        if self.place.is_stale() || other_rules {
+        if self.whereabouts.is_stale() || other_rules {
             self.look();
         }
     }
@@ -125,14 +125,14 @@ impl Engine {
     /// Sees whether the host has slept meanwhile.
     pub fn wake_up(&mut self) {
         self.rules.seen = false;
-        if let Some(slept) = self.place.has_slept() {
+        if let Some(slept) = self.whereabouts.has_slept() {
             self.feed(Input::Woken(slept));
             self.look();
         }
     }
 
     fn look(&mut self) {
-        self.place.look(&self.names).for_each(|input| self.feed(input));
+        self.whereabouts.look(&self.names).for_each(|input| self.feed(input));
     }
 
     /// Whether `to` is a server that this host asks about names.
@@ -246,7 +246,7 @@ impl Engine {
 
     /// Whether there are routes for IPv4 and IPv6, as of the last look around.
     pub fn configured(&self) -> Option<(bool, bool)> {
-        self.place.configured()
+        self.whereabouts.configured()
     }
 
     /// Whether `addr` may have been returned to a program. If not, the connector knows nothing of it, and need not be asked.

@@ -9,7 +9,6 @@ mod control;
 mod descriptors;
 mod engine;
 mod keeper;
-mod place;
 mod preload;
 mod refusals;
 mod run;
@@ -17,6 +16,7 @@ mod seccomp;
 pub(crate) mod spare;
 mod stub;
 mod token;
+mod whereabouts;
 
 use crate::driver::{self, Ears, Host};
 use crate::names::Names;

@@ -1,7 +1,7 @@
 //! Spare connections, as the supervisor sees them: what the other side has done to one, and whether it may still pass for
 //! new. Looks only; nothing is read off and nothing is sent.
 
-use super::place::own_address;
+use super::whereabouts::own_address;
 use headstart_core::connect::Spoilt;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, getpeername, getsockname, recv};

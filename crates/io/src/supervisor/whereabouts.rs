@@ -23,7 +23,7 @@ const NO_SLEEP: Duration = Duration::from_millis(500);
 
 /// What is known of where the host is.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Whereabouts {
     /// `None` where the kernel does not tell: then every look is a full one.
     watch: Option<Watch>,
     seen: Option<Surroundings>,
@@ -35,7 +35,7 @@ pub(super) struct Place {
     slept: Duration,
 }
 
-impl Place {
+impl Whereabouts {
     /// Listens from now on; nothing has been seen yet.
     pub fn new(poll: &Poll) -> Self {
         let watch = Watch::open().ok().filter(|watch| poll.add(watch, PLACE, Interest::Read).is_ok());
@@ -146,7 +146,7 @@ mod tests {
         let there = NetNs::create().unwrap();
         here.run(|| {
             let mut engine = engine();
-            assert_eq!(engine.place.configured(), Some((false, false)));
+            assert_eq!(engine.whereabouts.configured(), Some((false, false)));
             assert!(tokens(&mut engine).is_empty() && engine.deadline().is_none());
             let mut netlink = Netlink::open().unwrap();
             let one = VethEnd { name: "one", mac: [2, 0, 0, 0, 0, 1], ns: &here };
@@ -158,7 +158,7 @@ mod tests {
             netlink.route([0, 0, 0, 0].into(), 0, Via::Gateway([192, 0, 2, 129].into(), index)).unwrap();
             assert_eq!(tokens(&mut engine), [PLACE]);
             engine.look_around();
-            assert_eq!(engine.place.configured(), Some((true, false)));
+            assert_eq!(engine.whereabouts.configured(), Some((true, false)));
             assert!(tokens(&mut engine).is_empty() && engine.deadline().is_none());
         })
         .unwrap();

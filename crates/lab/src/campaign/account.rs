@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 /// A task of which there is not exactly one result, and where the results are.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Place {
+pub struct Discrepancy {
     /// Its id.
     pub id: String,
     /// What it is, for people.
@@ -34,15 +34,15 @@ pub struct Account {
     /// Of those, results that the machine was too busy for; they are kept and not pooled.
     pub invalid: usize,
     /// Tasks without a result.
-    pub missing: Vec<Place>,
+    pub missing: Vec<Discrepancy>,
     /// Tasks with several; the first is counted.
-    pub double: Vec<Place>,
+    pub double: Vec<Discrepancy>,
     /// Tasks in virtual time with results that are not the same bits; none is counted.
-    pub differing: Vec<Place>,
+    pub differing: Vec<Discrepancy>,
     /// Folders that are not whole.
-    pub damaged: Vec<Place>,
+    pub damaged: Vec<Discrepancy>,
     /// Results of no task of the plan.
-    pub foreign: Vec<Place>,
+    pub foreign: Vec<Discrepancy>,
     /// Hosts that did the tasks, in their order.
     pub hosts: BTreeSet<String>,
 }
@@ -54,7 +54,7 @@ impl Account {
     }
 
     /// The kinds of trouble with their names, in the order in which they are told.
-    pub fn troubles(&self) -> [(&'static str, &[Place]); 5] {
+    pub fn troubles(&self) -> [(&'static str, &[Discrepancy]); 5] {
         [
             ("missing", &self.missing),
             ("damaged", &self.damaged),
@@ -94,7 +94,7 @@ pub fn collect(
         let ids = results.ids().with_context(|| format!("reading {}", results.place().display()))?;
         for id in ids.into_iter().filter(|id| !planned.contains(id.as_str())) {
             let task = results.record(&id).map_or_else(|| "unknown".into(), |record| record.task.name());
-            account.foreign.push(Place { id, task, folders: vec![results.place().into()], why: String::new() });
+            account.foreign.push(Discrepancy { id, task, folders: vec![results.place().into()], why: String::new() });
         }
     }
     Ok(account)
@@ -103,7 +103,8 @@ pub fn collect(
 impl Account {
     /// The result of `task` that counts, if there is one.
     fn take(&mut self, task: &Task, folders: &[Results]) -> Option<Counted> {
-        let place = |folders: Vec<PathBuf>, why: String| Place { id: task.id.clone(), task: task.name(), folders, why };
+        let discrepancy =
+            |folders: Vec<PathBuf>, why: String| Discrepancy { id: task.id.clone(), task: task.name(), folders, why };
         let (mut found, mut places): (Vec<Counted>, Vec<PathBuf>) = (Vec::new(), Vec::new());
         let mut damaged = false;
         for results in folders {
@@ -111,7 +112,7 @@ impl Account {
                 Look::Missing => {}
                 Look::Damaged(why) => {
                     damaged = true;
-                    self.damaged.push(place(vec![results.place().into()], why));
+                    self.damaged.push(discrepancy(vec![results.place().into()], why));
                 }
                 Look::Done(done) => {
                     let (record, outcome) = *done;
@@ -123,13 +124,13 @@ impl Account {
         if found.len() > 1 {
             let same = found.windows(2).all(|pair| identity(&pair[0].outcome) == identity(&pair[1].outcome));
             if !same && !task.speed.in_namespaces() {
-                self.differing.push(place(places, String::new()));
+                self.differing.push(discrepancy(places, String::new()));
                 return None;
             }
-            self.double.push(place(places, String::new()));
+            self.double.push(discrepancy(places, String::new()));
         } else if found.is_empty() && !damaged {
             let why = folders.iter().find_map(|results| results.failure(&task.id)).unwrap_or_default();
-            self.missing.push(place(Vec::new(), why));
+            self.missing.push(discrepancy(Vec::new(), why));
         }
         found.into_iter().next()
     }
@@ -181,7 +182,7 @@ mod tests {
 
         let (seen, account) = seeds(&plan(5), &folders);
         assert_eq!(seen, [1, 2]);
-        let ids = |places: &[Place]| places.iter().map(|place| place.id.clone()).collect::<Vec<_>>();
+        let ids = |places: &[Discrepancy]| places.iter().map(|place| place.id.clone()).collect::<Vec<_>>();
         assert_eq!(ids(&account.double), [task(2).id]);
         assert_eq!(ids(&account.differing), [task(3).id]);
         assert_eq!(ids(&account.damaged), [task(4).id]);

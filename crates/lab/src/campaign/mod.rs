@@ -26,7 +26,7 @@ mod tables;
 mod task;
 mod text;
 
-pub use account::{Account, Counted, Place, collect};
+pub use account::{Account, Counted, Discrepancy, collect};
 pub use bucket::{Committed, Extent};
 pub use compare::{Change, Comparison, Judged, compare};
 pub use folder::{Brief, Glance, Look, Part, Record, Results};

@@ -130,7 +130,7 @@ pub struct Entry {
     pub claims: &'static [&'static str],
     /// Its conditions, by the names that `--condition` takes and rows carry.
     pub conditions: &'static [&'static str],
-    /// The speeds at which it has a reading. The caller enters the namespaces (`netns::Entry`) before it starts an experiment
+    /// The speeds at which it has a reading. The caller enters the namespaces (`netns::InnerCommand`) before it starts an experiment
     /// at a speed with namespaces; what has none is not disturbed by a busy machine.
     pub speeds: Speeds,
     /// Runs it. Network failures are results; `Err` is for an instrument that could not be set up.

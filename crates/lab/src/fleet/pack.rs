@@ -95,7 +95,7 @@ pub fn pack(folder: &Path, to: &Path, delete: bool) -> anyhow::Result<Packed> {
     }
     batches.sort();
     packed.growing = growing;
-    let place = Place::at(to)?;
+    let depot = Depot::at(to)?;
     while !batches.is_empty() {
         let (mut round, mut bytes) = (Vec::new(), 0);
         while bytes < ROUND
@@ -109,7 +109,7 @@ pub fn pack(folder: &Path, to: &Path, delete: bool) -> anyhow::Result<Packed> {
             read(batch, &mut days, &mut packed)?;
         }
         for (day, events) in &days {
-            place.put(day, events)?;
+            depot.put(day, events)?;
         }
         if delete {
             round.iter().try_for_each(|batch| remove(batch))?;
@@ -165,12 +165,12 @@ fn day(second: u64) -> Option<String> {
 }
 
 /// Where files go.
-enum Place {
+enum Depot {
     Folder(PathBuf),
     Bucket(Bucket, Folder),
 }
 
-impl Place {
+impl Depot {
     fn at(to: &Path) -> anyhow::Result<Self> {
         if bucket::is_bucket(to) {
             return Ok(Self::Bucket(Bucket::open(to)?, Folder::new()?));
@@ -316,13 +316,13 @@ mod tests {
         fleet(from.path());
         pack(from.path(), to.path(), false).unwrap();
         let store = Store::new();
-        let place = Place::Bucket(store.open(1), Folder::new().unwrap());
+        let depot = Depot::Bucket(store.open(1), Folder::new().unwrap());
         let (mut days, mut count) = (BTreeMap::new(), Packed::default());
         for entry in fs::read_dir(from.path()).unwrap() {
             read(&entry.unwrap().path(), &mut days, &mut count).unwrap();
         }
         store.will("PUT", Fault::Busy, 2);
-        let put = || days.iter().try_for_each(|(day, events)| place.put(day, events));
+        let put = || days.iter().try_for_each(|(day, events)| depot.put(day, events));
         assert!(format!("{:#}", put().unwrap_err()).contains("503"));
         put().unwrap();
         put().unwrap();

@@ -6,7 +6,7 @@ use super::certificate::Certificate;
 use super::record::{Recorder, Writer};
 use super::settings::Settings;
 use super::switch::{Cable, Peers, Switch};
-use super::worker::{Ports, Shared, Worker, lock};
+use super::worker::{Ports, Worker, WorkerState, lock};
 use headstart_io::clock::Clock;
 use headstart_io::sys::packet::PacketSocket;
 use headstart_link::DuplexSpec;
@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 
 /// A running emulator; stops when dropped.
 pub(super) struct Emulator {
-    shared: Arc<Shared>,
+    shared: Arc<WorkerState>,
     thread: Option<JoinHandle<io::Result<()>>>,
     /// Ended after the thread that it writes for.
     _writer: Writer,
@@ -36,7 +36,7 @@ impl Emulator {
     ) -> io::Result<Self> {
         let mut switch = Switch::new(cables, seed);
         switch.set_peers(peers);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(WorkerState {
             tally: Mutex::default(),
             peers: Mutex::new(None),
             links: Mutex::default(),
@@ -105,7 +105,7 @@ impl Emulator {
 }
 
 /// A handle by which the links of an emulator are changed.
-pub(super) struct Links(Arc<Shared>);
+pub(super) struct Links(Arc<WorkerState>);
 
 impl Links {
     /// Makes another link of the `cable`th; its medium must be the same.

@@ -30,20 +30,20 @@ pub enum Entered {
 
 /// What is to run inside.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct InnerCommand {
     args: Vec<OsString>,
     keep_network: bool,
     pass_signals: bool,
     host_ports: bool,
 }
 
-impl Default for Entry {
+impl Default for InnerCommand {
     fn default() -> Self {
         Self::this_command()
     }
 }
 
-impl Entry {
+impl InnerCommand {
     /// This program again, with the arguments that it was started with.
     pub fn this_command() -> Self {
         Self::of(std::env::args_os().collect())
@@ -124,7 +124,7 @@ impl Entry {
 /// If there are no namespaces to be had, or the test failed inside.
 pub fn inside(test: &str, body: impl FnOnce()) {
     let alone = [test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"];
-    match Entry::with_arguments(alone).enter() {
+    match InnerCommand::with_arguments(alone).enter() {
         Ok(Entered::Inside) => body(),
         Ok(Entered::Ended(0)) => {}
         Ok(Entered::Ended(status)) => panic!("{test} failed inside its namespaces (status {status}); see above"),

@@ -1,6 +1,6 @@
 //! A [`World`] out of the kernel's own networking: namespaces, real packets, real sockets, unmodified programs.
 //!
-//! [`Entry::enter`] starts the program again where it may do as it likes; [`Network::build`] then makes a client, an
+//! [`InnerCommand::enter`] starts the program again where it may do as it likes; [`Network::build`] then makes a client, an
 //! emulated access link with black holes and distant peers behind it, a DNS server and web servers. No external program
 //! is run, no root is needed where user namespaces are allowed, and nothing is left behind however it ends.
 
@@ -30,7 +30,7 @@ pub use addressing::{Block, DNS_V4, DNS_V6, MOST_DNS_SERVERS, NotABlock, dns_ser
 pub use attach::{Target, attach};
 pub use certificate::{Certificate, Drops, Lateness};
 pub use control::{Request, ask};
-pub use enter::{Entered, Entry, inside};
+pub use enter::{Entered, InnerCommand, inside};
 pub use nodes::{Nodes, on_node};
 pub use outside::NAME as HOST_NAME;
 pub use settings::{Follower, PortKind, Settings, UnknownPortKind};
@@ -79,7 +79,7 @@ pub enum Error {
         source: Option<io::Error>,
     },
     /// An interface, an address or a route.
-    #[error("{0}; if that is a lack of permission, call it inside Entry::enter")]
+    #[error("{0}; if that is a lack of permission, call it inside InnerCommand::enter")]
     Netlink(#[from] NetlinkError),
     /// Any other system call.
     #[error("{what}: {source}")]
@@ -133,7 +133,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Builds `world` and starts its servers. Call it inside (see [`Entry::enter`]).
+    /// Builds `world` and starts its servers. Call it inside (see [`InnerCommand::enter`]).
     pub fn build(world: &World) -> Result<Self, Error> {
         Self::build_with(world, &Settings::default())
     }

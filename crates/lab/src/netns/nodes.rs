@@ -62,7 +62,7 @@ fn interface(end: End) -> String {
 }
 
 impl Nodes {
-    /// Builds the network of `scenario`. Call it inside (see [`super::Entry::enter`]).
+    /// Builds the network of `scenario`. Call it inside (see [`super::InnerCommand::enter`]).
     pub fn build(scenario: &Scenario) -> Result<Self, Error> {
         Self::build_with(scenario, &Settings::default())
     }

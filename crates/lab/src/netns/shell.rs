@@ -8,7 +8,7 @@ use super::emulator::{Emulator, Links};
 use super::settings::Settings;
 use super::switch::{Cable, Peers};
 use super::topology::{self, Far};
-use super::{Block, Entered, Entry, Error, Network, outside};
+use super::{Block, Entered, Error, InnerCommand, Network, outside};
 use crate::program::Folder;
 use crate::world::{Fate, Host, Record, Reply, Site, World};
 use headstart_core::time::Duration;
@@ -52,7 +52,7 @@ pub fn shell_with(link: &str, command: &[OsString], settings: &Settings, host_po
     if outer.is_some() && !host_ports.is_empty() {
         return Err(Error::World("ports of the host are opened by the outermost lab: give it --host-port".into()));
     }
-    let entry = Entry::this_command().keep_network(outer.is_some()).pass_signals();
+    let entry = InnerCommand::this_command().keep_network(outer.is_some()).pass_signals();
     match entry.host_ports(!host_ports.is_empty()).enter()? {
         Entered::Ended(status) => return Ok(status),
         Entered::Inside => {}

@@ -57,7 +57,7 @@ pub(super) struct Ports {
 }
 
 /// What the thread and the rest of the lab tell each other.
-pub(super) struct Shared {
+pub(super) struct WorkerState {
     pub tally: Mutex<Tally>,
     /// New peers that the thread has not taken over yet.
     pub peers: Mutex<Option<Peers>>,
@@ -69,7 +69,7 @@ pub(super) struct Shared {
     pub wake: OwnedFd,
 }
 
-impl Shared {
+impl WorkerState {
     /// Has the thread look.
     pub fn wake(&self) -> io::Result<()> {
         rustix::io::write(&self.wake, &1u64.to_ne_bytes())?;
@@ -87,7 +87,7 @@ pub(super) struct Worker {
     /// By port: whether frames may wait there.
     ready: Vec<bool>,
     clock: Clock,
-    shared: Arc<Shared>,
+    shared: Arc<WorkerState>,
     recorder: Recorder,
     out: Vec<Release>,
     gone: Vec<Gone>,
@@ -141,7 +141,7 @@ struct Group {
 }
 
 impl Worker {
-    pub fn new(switch: Switch, ports: Ports, clock: Clock, shared: Arc<Shared>, recorder: Recorder) -> Self {
+    pub fn new(switch: Switch, ports: Ports, clock: Clock, shared: Arc<WorkerState>, recorder: Recorder) -> Self {
         Self {
             recorder,
             spare: ports.gather.iter().any(|quantum| !quantum.is_zero()).then_some(SPARING.1),

@@ -64,7 +64,7 @@ pub fn parse(bytes: &[u8], path: &Path) -> Result<Page, HarError> {
     })?;
     let content = |reason: String| HarError::Content { path: path.into(), reason };
     let first = har.log.entries.iter().find_map(|e| e.pageref.clone());
-    let mut entries: Vec<(f64, Entry)> = Vec::new();
+    let mut entries: Vec<(f64, HarEntry)> = Vec::new();
     for entry in har.log.entries {
         let of_page = first.is_none() || entry.pageref == first;
         if of_page && entry.request.url.starts_with("http") && entry.response.status > 0 {
@@ -90,11 +90,11 @@ struct Har {
 
 #[derive(Deserialize)]
 struct Log {
-    entries: Vec<Entry>,
+    entries: Vec<HarEntry>,
 }
 
 #[derive(Deserialize)]
-struct Entry {
+struct HarEntry {
     pageref: Option<String>,
     #[serde(rename = "startedDateTime")]
     started: String,
@@ -166,7 +166,7 @@ struct Initiator {
     url: Option<String>,
 }
 
-impl Entry {
+impl HarEntry {
     fn sizes(&self) -> (u64, u64) {
         // -1: not known.
         let known = |v: Option<f64>| v.filter(|v| v.is_finite() && *v > 0.0);
@@ -220,7 +220,7 @@ impl Entry {
     }
 }
 
-fn page(name: &str, entries: &[(f64, Entry)]) -> Page {
+fn page(name: &str, entries: &[(f64, HarEntry)]) -> Page {
     let fragmentless = |url: &str| url.split_once('#').map_or(url, |(url, _)| url).to_owned();
     let urls: Vec<String> = entries.iter().map(|(_, e)| fragmentless(&e.request.url)).collect();
     // The document is what the redirects of the first entry end in.
@@ -269,7 +269,7 @@ fn page(name: &str, entries: &[(f64, Entry)]) -> Page {
     Page { name: name.into(), site: name.into(), main, hosts: hosts.into_iter().map(host).collect(), objects }
 }
 
-fn start(parent: usize, (began, of): &(f64, Entry), at: f64) -> Start {
+fn start(parent: usize, (began, of): &(f64, HarEntry), at: f64) -> Start {
     let number = |v: Option<f64>| v.filter(|v| v.is_finite() && *v > 0.0).unwrap_or(0.0);
     let end = began + number(of.time);
     let receive = number(of.timings.receive);

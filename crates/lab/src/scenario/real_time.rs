@@ -33,7 +33,7 @@ pub struct Played {
     pub certificate: Certificate,
 }
 
-/// Plays it to the end of its last flow, or to its limit. Call it inside (see `netns::Entry::enter`).
+/// Plays it to the end of its last flow, or to its limit. Call it inside (see `netns::InnerCommand::enter`).
 pub fn play(scenario: &Scenario) -> Result<Played, Error> {
     play_with(scenario, &Settings::default())
 }

@@ -1,7 +1,7 @@
 //! A connection of the loader: to the first address that answers, TLS, then one request after the other (HTTP/1.1) or all at
 //! once (HTTP/2; HTTP/3 is [`super::http3`]'s).
 
-use super::{FALLBACK, ObjectEvent, Queue, Shared, Transport, http3};
+use super::{FALLBACK, LoaderState, ObjectEvent, Queue, Transport, http3};
 use crate::page::Protocol;
 use crate::server::head::{self, Chunks, Framing};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto};
@@ -25,7 +25,7 @@ pub(super) async fn serve(
     protocol: Protocol,
     queue: Arc<Queue>,
     opening: Arc<AtomicUsize>,
-    shared: Arc<Shared>,
+    shared: Arc<LoaderState>,
 ) {
     // The object for which a connection is opened again, after a server has closed one.
     let mut first = None;
@@ -54,7 +54,7 @@ pub(super) async fn serve(
     }
 }
 
-async fn open(name: &str, protocol: Protocol, shared: &Shared) -> io::Result<TlsStream<TcpStream>> {
+async fn open(name: &str, protocol: Protocol, shared: &LoaderState) -> io::Result<TlsStream<TcpStream>> {
     let addresses: Vec<SocketAddr> = tokio::net::lookup_host((name, 443)).await?.collect();
     let socket = connect(&addresses, shared.transport).await?;
     socket.set_nodelay(true)?;
@@ -109,7 +109,7 @@ async fn one_by_one(
     mut stream: TlsStream<TcpStream>,
     mut first: Option<usize>,
     queue: &Queue,
-    shared: &Shared,
+    shared: &LoaderState,
 ) -> io::Result<()> {
     let mut read = Vec::new();
     loop {
@@ -130,7 +130,7 @@ async fn exchange(
     stream: &mut TlsStream<TcpStream>,
     object: usize,
     read: &mut Vec<u8>,
-    shared: &Shared,
+    shared: &LoaderState,
 ) -> io::Result<bool> {
     let request = &shared.requests[object];
     let start = format!("GET {} HTTP/1.1\r\nHost: {}\r\nPad: ", request.target, request.host);
@@ -183,7 +183,7 @@ async fn all_at_once(
     stream: TlsStream<TcpStream>,
     mut first: Option<usize>,
     queue: &Queue,
-    shared: &Arc<Shared>,
+    shared: &Arc<LoaderState>,
 ) -> io::Result<()> {
     let mut builder = h2::client::Builder::new();
     builder.initial_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW).enable_push(false);

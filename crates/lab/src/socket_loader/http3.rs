@@ -1,6 +1,6 @@
 //! A connection of the loader over QUIC: all requests at once (HTTP/3).
 
-use super::{FALLBACK, ObjectEvent, Queue, Shared};
+use super::{FALLBACK, LoaderState, ObjectEvent, Queue};
 use bytes::{Buf as _, Bytes};
 use h3::client::RequestStream;
 use quinn::crypto::rustls::QuicClientConfig;
@@ -13,7 +13,12 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 
 /// Asks for what is in the queue, `first` before it, until the loader is gone.
-pub(super) async fn serve(name: &str, mut first: Option<usize>, queue: &Queue, shared: &Arc<Shared>) -> io::Result<()> {
+pub(super) async fn serve(
+    name: &str,
+    mut first: Option<usize>,
+    queue: &Queue,
+    shared: &Arc<LoaderState>,
+) -> io::Result<()> {
     let connection = connect(name, shared).await?;
     let (mut driver, mut requests) =
         h3::client::new(h3_quinn::Connection::new(connection)).await.map_err(io::Error::other)?;
@@ -57,7 +62,7 @@ async fn receive(
 }
 
 /// To the first address of IPv6, and to that of IPv4 beside it after a while; whichever is there first.
-async fn connect(name: &str, shared: &Shared) -> io::Result<Connection> {
+async fn connect(name: &str, shared: &LoaderState) -> io::Result<Connection> {
     let addresses: Vec<SocketAddr> = tokio::net::lookup_host((name, 443)).await?.collect();
     let mut tls = (*shared.config).clone();
     tls.alpn_protocols = vec![b"h3".to_vec()];

@@ -116,7 +116,7 @@ impl Queue {
 }
 
 /// What connections share.
-struct Shared {
+struct LoaderState {
     requests: Vec<Request>,
     config: Arc<ClientConfig>,
     transport: Transport,
@@ -175,7 +175,7 @@ async fn run(
     transport: Transport,
 ) -> SocketLoad {
     let (tell, mut told) = mpsc::unbounded_channel();
-    let shared = Arc::new(Shared { requests, config: Arc::new(config), transport, tell: tell.clone() });
+    let shared = Arc::new(LoaderState { requests, config: Arc::new(config), transport, tell: tell.clone() });
     let clock = Clock::new();
     let mut visit = Visit::new(page, by, clock.now());
     for (n, object) in page.objects.iter().enumerate() {
@@ -246,7 +246,7 @@ impl<'p> Visit<'p> {
         });
     }
 
-    fn note(&mut self, now: Instant, event: ObjectEvent, shared: &Arc<Shared>) {
+    fn note(&mut self, now: Instant, event: ObjectEvent, shared: &Arc<LoaderState>) {
         let at = now - self.began;
         match event {
             ObjectEvent::Want(object) => {
@@ -287,7 +287,7 @@ impl<'p> Visit<'p> {
         }
     }
 
-    fn ask(&mut self, object: usize, shared: &Arc<Shared>) {
+    fn ask(&mut self, object: usize, shared: &Arc<LoaderState>) {
         let host = &mut self.hosts[self.page.objects[object].host];
         let waiting = host.queue.add(object);
         host.queue.new.notify_one();

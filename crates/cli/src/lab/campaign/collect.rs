@@ -3,7 +3,7 @@
 use crate::{exit, output};
 use anyhow::Context as _;
 use headstart_lab::bucket::is_bucket;
-use headstart_lab::campaign::{Account, Agreement, Extent, Place, Pooled, SCHEMA, Tables, collect};
+use headstart_lab::campaign::{Account, Agreement, Discrepancy, Extent, Pooled, SCHEMA, Tables, collect};
 use headstart_lab::experiment::{Claims, Outcome};
 use headstart_lab::report::{self, Kind, Table, headline, ledger};
 use std::fs;
@@ -105,8 +105,8 @@ fn not_of_others(out: &Path) -> Result<(), exit::Usage> {
     }
 }
 
-fn tell(what: &str, places: &[Place]) {
-    for Place { id, task, folders, why } in places.iter().take(MOST_LINES) {
+fn tell(what: &str, places: &[Discrepancy]) {
+    for Discrepancy { id, task, folders, why } in places.iter().take(MOST_LINES) {
         let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
         let at = if folders.is_empty() { String::new() } else { format!(" in {}", folders.join(", ")) };
         let why = if why.is_empty() { String::new() } else { format!(": {why}") };

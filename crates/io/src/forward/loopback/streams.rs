@@ -17,9 +17,9 @@ const STACK: usize = 4 * ROOM;
 static CARRIED: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
 
 /// One more, as long as it lives.
-struct Place;
+struct Permit;
 
-impl Place {
+impl Permit {
     fn take() -> Option<Self> {
         let mut carried = CARRIED.0.lock().unwrap_or_else(PoisonError::into_inner);
         (*carried < MOST).then(|| {
@@ -29,7 +29,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         *CARRIED.0.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
         CARRIED.1.notify_all();
@@ -45,12 +45,12 @@ pub(super) fn settle(patience: Duration) {
 /// Accepts what waits, and carries it by threads of its own.
 pub(super) fn accept(listener: &TcpListener) {
     while let Ok((inner, _)) = listener.accept() {
-        let Some(place) = Place::take() else {
+        let Some(permit) = Permit::take() else {
             reset(&inner);
             continue;
         };
         // The address that the program has asked for is this host's.
-        let work = move || carry(&Arc::new(inner), |inner| TcpStream::connect(inner.local_addr()?), place);
+        let work = move || carry(&Arc::new(inner), |inner| TcpStream::connect(inner.local_addr()?), permit);
         // Where there is no thread left, it is closed.
         let _ = std::thread::Builder::new().name("loopback".into()).stack_size(STACK).spawn(work);
     }
@@ -58,12 +58,12 @@ pub(super) fn accept(listener: &TcpListener) {
 
 /// Carries a connection from outside to the service at `to` in `inside`.
 pub(in crate::forward) fn carry_inside(stream: TcpStream, inside: NetNs, to: SocketAddr) {
-    let Some(place) = Place::take() else { return reset(&stream) };
+    let Some(permit) = Permit::take() else { return reset(&stream) };
     let connect = move |_: &TcpStream| {
         inside.enter()?;
         TcpStream::connect(to)
     };
-    let work = move || carry(&Arc::new(stream), connect, place);
+    let work = move || carry(&Arc::new(stream), connect, permit);
     // Where there is no thread left, it is closed.
     let _ = std::thread::Builder::new().name("loopback".into()).stack_size(STACK).spawn(work);
 }
@@ -75,7 +75,7 @@ pub(in crate::forward) fn reset(stream: &TcpStream) {
     let _ = sockopt::set_socket_linger(stream, Some(Duration::ZERO));
 }
 
-fn carry(inner: &Arc<TcpStream>, connect: impl FnOnce(&TcpStream) -> io::Result<TcpStream>, place: Place) {
+fn carry(inner: &Arc<TcpStream>, connect: impl FnOnce(&TcpStream) -> io::Result<TcpStream>, permit: Permit) {
     let Ok(outer) = connect(inner).map(Arc::new) else { return reset(inner) };
     for stream in [inner, &outer] {
         let _ = stream.set_nodelay(true);
@@ -90,7 +90,7 @@ fn carry(inner: &Arc<TcpStream>, connect: impl FnOnce(&TcpStream) -> io::Result<
         Ok(back) => _ = back.join(),
         Err(_) => reset(inner),
     }
-    drop(place);
+    drop(permit);
 }
 
 /// Carries one half until it ends.

@@ -1,7 +1,7 @@
 //! Where a shared store is, how to get in, and how to find it: `redis://`, `rediss://` (TLS), `redis+unix://`, and by way of Sentinels
 //! `redis+sentinel://` and `rediss+sentinel://`.
 //!
-//! What is shown of a place never has its password.
+//! What is shown of a location never has its password.
 
 use crate::store::seal::{SITE_KEY, Seal};
 use headstart_core::cwnd::history::Secret;
@@ -17,14 +17,14 @@ use std::time::Duration;
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 /// The port of Sentinels, where none is given.
 const SENTINELS_PORT: u16 = 26379;
-/// What a place looks like, for errors.
+/// What a location looks like, for errors.
 const FORMS: &str = "redis://[USER:PASSWORD@]HOST[:PORT] (nodes of a cluster: HOST,HOST), rediss:// for TLS, redis+unix:///PATH or \
                      redis+sentinel://HOST[:PORT],HOST[:PORT]/NAME, with ?user=NAME, ?password-file=FILE, ?ca=FILE or ?seal-key=FILE \
                      behind it";
 
 /// Where a shared store is.
 #[derive(Clone)]
-pub struct Place {
+pub struct Location {
     /// Without a password.
     shown: String,
     way: Way,
@@ -42,19 +42,19 @@ enum Way {
     Sentinels { sentinels: Vec<ConnectionInfo>, name: String, like: Box<ConnectionInfo> },
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Place({})", self.shown)
+        write!(f, "Location({})", self.shown)
     }
 }
 
-/// Bytes of a file that a place names: all authorities of a host take 0.3 MiB.
+/// Bytes of a file that a location names: all authorities of a host take 0.3 MiB.
 const LONGEST_FILE: u64 = 16 << 20;
 
 /// All that is in a file, which may be a device without end.
@@ -91,7 +91,7 @@ fn site_key(path: &Path, text: &[u8]) -> Result<[u8; SITE_KEY], String> {
     Ok(key)
 }
 
-/// What stands behind the question mark of a place.
+/// What stands behind the question mark of a location.
 #[derive(Default)]
 struct Options {
     user: Option<String>,
@@ -139,10 +139,10 @@ impl Options {
     }
 }
 
-impl std::str::FromStr for Place {
+impl std::str::FromStr for Location {
     type Err = String;
 
-    /// Reads a place, with the files that it names.
+    /// Reads a location, with the files that it names.
     fn from_str(text: &str) -> Result<Self, String> {
         let (address, options) = text.split_once('?').unwrap_or((text, ""));
         let wrong = |why: String| format!("{}: {why}", shown(address));
@@ -179,10 +179,10 @@ impl std::str::FromStr for Place {
             return Err(wrong("ca: only rediss:// speaks TLS".to_owned()));
         }
         let Options { authorities, seal_key, .. } = options;
-        let place = Self { shown: shown(address), way, authorities, seal_key };
+        let location = Self { shown: shown(address), way, authorities, seal_key };
         // Authorities that are none are said now, not when a connection begins.
-        place.client(place.like().clone()).map_err(|why| format!("{}: {why}", place.shown))?;
-        Ok(place)
+        location.client(location.like().clone()).map_err(|why| format!("{}: {why}", location.shown))?;
+        Ok(location)
     }
 }
 
@@ -195,7 +195,7 @@ fn shown(address: &str) -> String {
     }
 }
 
-impl Place {
+impl Location {
     /// Connects once, to see whether there is a server that lets us in.
     pub fn try_to_connect(&self) -> Result<(), impl fmt::Display + use<>> {
         let mut tried = (0..self.addresses().len()).map(|number| self.connect(number).map(drop));
@@ -294,7 +294,7 @@ fn moved(like: &ConnectionAddr, host: String, port: u16) -> ConnectionAddr {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Place, String> {
+    fn read(text: &str) -> Result<Location, String> {
         text.parse()
     }
 
@@ -310,8 +310,8 @@ mod tests {
             ("redis+unix:///run/redis.sock?user=fleet", "redis+unix:///run/redis.sock"),
             ("redis+sentinel://u:s3cret@a,b:7000/paths", "redis+sentinel://u@a,b:7000/paths"),
         ] {
-            let place = read(text).unwrap();
-            assert_eq!((place.to_string().as_str(), format!("{place:?}").contains("s3cret")), (expected, false));
+            let location = read(text).unwrap();
+            assert_eq!((location.to_string().as_str(), format!("{location:?}").contains("s3cret")), (expected, false));
         }
     }
 
@@ -330,10 +330,10 @@ mod tests {
 
     #[test]
     fn nodes_of_a_cluster_have_one_user_and_what_they_name_too() {
-        let place = read("redis://u:p@a,[::1]:7000,b:7001").unwrap();
+        let location = read("redis://u:p@a,[::1]:7000,b:7001").unwrap();
         let at = |host: &str, port| Some((host.to_owned(), port));
-        assert_eq!(place.addresses(), [at("a", 6379), at("::1", 7000), at("b", 7001)]);
-        let Way::Servers(servers) = &place.way else { panic!("no servers") };
+        assert_eq!(location.addresses(), [at("a", 6379), at("::1", 7000), at("b", 7001)]);
+        let Way::Servers(servers) = &location.way else { panic!("no servers") };
         assert!(servers.iter().all(|info| info.redis_settings().password() == Some("p")));
     }
 
@@ -342,8 +342,8 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "s3cret\n").unwrap();
         let text = format!("redis://cache?user=fleet&password-file={}", file.path().display());
-        let place = read(&text).unwrap();
-        let info = place.like();
+        let location = read(&text).unwrap();
+        let info = location.like();
         assert_eq!(
             (info.redis_settings().username(), info.redis_settings().password()),
             (Some("fleet"), Some("s3cret"))
@@ -360,9 +360,9 @@ mod tests {
             read(&format!("redis://cache?seal-key={}", file.path().display()))
         };
         for text in [digits.clone() + "\n", format!("headstart key {digits}\n")] {
-            let place = of(&text, 0o600).unwrap();
-            assert_eq!(place.seal_key.map(|key| key[..3].to_vec()), Some(vec![0x01, 0x23, 0x45]));
-            assert!(!format!("{place:?} {place}").contains("0123"));
+            let location = of(&text, 0o600).unwrap();
+            assert_eq!(location.seal_key.map(|key| key[..3].to_vec()), Some(vec![0x01, 0x23, 0x45]));
+            assert!(!format!("{location:?} {location}").contains("0123"));
         }
         for text in ["", "0123", &format!("+1{}", &digits[2..]), &format!("{digits}0"), "é"] {
             let why = of(text, 0o600).unwrap_err();

@@ -3,7 +3,7 @@
 //!
 //! A node that fails is left alone for a while, and silences no other: docs/decisions/0128.
 
-use super::place::Place;
+use super::location::Location;
 use crate::clock::Clock;
 use headstart_core::time::{Duration, Instant};
 use redis::{Cmd, Connection, ErrorKind, FromRedisValue, RedisError, RedisResult, ServerErrorKind};
@@ -43,7 +43,7 @@ pub(super) struct Source(usize, u64);
 
 /// The servers of a store.
 pub(super) struct Nodes {
-    place: Place,
+    location: Location,
     clock: Clock,
     notes: Arc<Mutex<Vec<String>>>,
     /// First those that the place names.
@@ -64,11 +64,11 @@ impl Node {
 }
 
 impl Nodes {
-    /// The servers of `place`; what goes wrong is added to `notes`.
-    pub(super) fn new(place: Place, notes: Arc<Mutex<Vec<String>>>) -> Self {
-        let named = place.addresses().into_iter().enumerate();
+    /// The servers of `location`; what goes wrong is added to `notes`.
+    pub(super) fn new(location: Location, notes: Arc<Mutex<Vec<String>>>) -> Self {
+        let named = location.addresses().into_iter().enumerate();
         let nodes = named.map(|(number, address)| Node::new(address, Some(number))).collect();
-        Self { place, clock: Clock::new(), notes, nodes, slots: BTreeMap::new(), last: 0, down: false }
+        Self { location, clock: Clock::new(), notes, nodes, slots: BTreeMap::new(), last: 0, down: false }
     }
 
     /// What the node that has `key` answers to `command`; nothing if it cannot be had now.
@@ -141,8 +141,8 @@ impl Nodes {
             Some(open) => open,
             None => {
                 let open = match (&node.address, node.named) {
-                    (Some((host, port)), None) => self.place.connect_to(host, *port)?,
-                    (_, named) => self.place.connect(named.unwrap_or_default())?,
+                    (Some((host, port)), None) => self.location.connect_to(host, *port)?,
+                    (_, named) => self.location.connect(named.unwrap_or_default())?,
                 };
                 self.down = false;
                 open
@@ -203,8 +203,10 @@ impl Nodes {
     }
 
     fn note(&self, which: &str, why: &RedisError) {
-        let note =
-            format!("paths: {which}the shared store {} is unavailable ({why}): connections start as usual", self.place);
+        let note = format!(
+            "paths: {which}the shared store {} is unavailable ({why}): connections start as usual",
+            self.location
+        );
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(note);
     }
 }

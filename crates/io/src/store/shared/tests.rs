@@ -29,12 +29,12 @@ impl Scratch {
         format!("redis+unix://{}", self.0.join("redis.sock").display())
     }
 
-    fn place(&self) -> Place {
+    fn location(&self) -> Location {
         self.url().parse().unwrap()
     }
 
-    fn shared(&self) -> Shared {
-        Shared::at(self.place(), HERE).unwrap()
+    fn shared(&self) -> SharedStore {
+        SharedStore::at(self.location(), HERE).unwrap()
     }
 }
 
@@ -91,7 +91,7 @@ impl Drop for Redis {
     }
 }
 
-pub(super) fn recall(shared: &Shared, last: u8) -> Recalled {
+pub(super) fn recall(shared: &SharedStore, last: u8) -> Recalled {
     let (tell, told) = channel();
     shared.recall([192, 0, 2, last].into(), true, move |recalled| _ = tell.send(recalled));
     told.recv_timeout(LONG).expect("every question is answered")
@@ -215,12 +215,12 @@ pub(super) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-pub(super) fn at(place: &str) -> Shared {
-    Shared::at(place.parse().unwrap(), HERE).unwrap()
+pub(super) fn at(place: &str) -> SharedStore {
+    SharedStore::at(place.parse().unwrap(), HERE).unwrap()
 }
 
 /// The one note of a store that does not serve us.
-fn refused(shared: &Shared) -> String {
+fn refused(shared: &SharedStore) -> String {
     assert_eq!(recall(shared, 1), Recalled::Gone);
     let [note] = &shared.notes()[..] else { panic!("it is said once") };
     note.clone()
@@ -248,12 +248,12 @@ fn a_user_with_a_password_is_let_in_and_others_are_told_why_not() {
 }
 
 /// A store with the key of a site in a file.
-fn sealed(scratch: &Scratch, key: &str) -> Shared {
+fn sealed(scratch: &Scratch, key: &str) -> SharedStore {
     sealed_at(scratch, &scratch.url(), key)
 }
 
 /// The store at `place` with the key of a site in a file of `scratch`.
-pub(super) fn sealed_at(scratch: &Scratch, place: &str, key: &str) -> Shared {
+pub(super) fn sealed_at(scratch: &Scratch, place: &str, key: &str) -> SharedStore {
     let file = scratch.0.join(format!("key-{}", key.len()));
     std::fs::write(&file, key.repeat(64 / key.len())).unwrap();
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();

@@ -23,22 +23,22 @@ const NO_QUESTION: &[u8] = b"no question at all";
 type Script = dyn Fn(&[u8]) -> Vec<Vec<u8>> + Send + Sync;
 
 /// What happens on a host whose servers have been asked this; whether sockets are redirected in place.
-type Story<'a> = dyn Fn(Host, &Mutex<Vec<Vec<u8>>>, bool) + Sync + 'a;
+type Story<'a> = dyn Fn(Half, &Mutex<Vec<Vec<u8>>>, bool) + Sync + 'a;
 
 /// The supervisor's half of a story.
-struct Host {
+struct Half {
     engine: Engine,
     stub: Stub,
     folder: PathBuf,
 }
 
-impl Drop for Host {
+impl Drop for Half {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-impl Host {
+impl Half {
     fn new(in_place: bool) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -186,7 +186,7 @@ fn with_servers(script: &Script, story: &Story<'_>) {
                 }
                 // However the story ends, the servers must, or it would never be told.
                 let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                    story(Host::new(in_place), &asked, in_place)
+                    story(Half::new(in_place), &asked, in_place)
                 }));
                 stop.store(true, Ordering::Relaxed);
                 if let Err(panic) = told {
@@ -207,7 +207,7 @@ fn resolver(local: &str) -> UdpSocket {
 
 #[test]
 fn a_room_can_be_had_before_the_first_question() {
-    let mut host = Host::new(false);
+    let mut host = Half::new(false);
     assert!(!host.stub.ways.is_private());
     host.stub.furnish(&host.engine);
     // Told by the event loop when the child has made it.

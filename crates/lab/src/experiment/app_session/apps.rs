@@ -55,7 +55,7 @@ pub struct App {
     pub launches: Vec<(Duration, Vec<Wish>)>,
 }
 
-struct Host {
+struct Contact {
     first: Duration,
     chance: f64,
     connections: usize,
@@ -73,12 +73,12 @@ pub fn app(page: &Page, condition: &Condition, launches: usize, seed: u64) -> Ap
         // What a silent family costs is shown by others; here the baseline's mean would be nothing else.
         site.v4.iter_mut().chain(&mut site.v6).for_each(|host| host.fate = Fate::Answers);
     }
-    let hosts: Vec<Host> = first
+    let hosts: Vec<Contact> = first
         .into_iter()
         .map(|(host, first)| {
             let often = if rng.f64() < REGULAR { OFTEN } else { SELDOM };
             let more = rng.f64();
-            Host {
+            Contact {
                 first,
                 chance: if page.hosts[host].own { 1.0 } else { often },
                 connections: 1 + SIDE_BY_SIDE.iter().filter(|share| more < **share).count(),
@@ -110,7 +110,7 @@ fn around(rng: &mut fastrand::Rng, time: Duration) -> Duration {
     time.mul_f64(1.0 + JITTER * (2.0 * rng.f64() - 1.0))
 }
 
-fn launch(rng: &mut fastrand::Rng, hosts: &[Host], screens: &[Vec<(usize, Duration)>], start: f64) -> Vec<Wish> {
+fn launch(rng: &mut fastrand::Rng, hosts: &[Contact], screens: &[Vec<(usize, Duration)>], start: f64) -> Vec<Wish> {
     let start = around(rng, Duration::from_secs_f64(start));
     let mut uses: Vec<(Duration, usize)> = Vec::new();
     for (n, host) in hosts.iter().enumerate() {

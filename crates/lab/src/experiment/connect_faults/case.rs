@@ -27,7 +27,7 @@ const PAGE: &[u8] = b"family: IPv";
 
 /// A network with a fault, and what virtual time says of it.
 #[derive(Debug)]
-pub struct Place {
+pub struct FaultyNetwork {
     /// The fault.
     pub fault: &'static Condition,
     /// The network, with [`SITES`] sites that are all alike.
@@ -40,7 +40,7 @@ pub struct Place {
     pub simulated: [Duration; 2],
 }
 
-impl Place {
+impl FaultyNetwork {
     /// The world of a fault, played once in virtual time without headstart and with its default race.
     pub fn of(fault: &'static Condition, seed: u64) -> anyhow::Result<Self> {
         let world = (fault.world)(seed, SITES);
@@ -67,7 +67,7 @@ pub struct Case<'a> {
     /// Its name.
     pub name: String,
     /// The network.
-    pub place: &'a Place,
+    pub faulty: &'a FaultyNetwork,
     /// The program.
     pub program: &'a Program,
     headstart: &'a Path,
@@ -76,14 +76,14 @@ pub struct Case<'a> {
 
 impl<'a> Case<'a> {
     /// The condition of a program in a place.
-    pub fn new(place: &'a Place, program: &'a Program, headstart: &'a Path) -> Self {
-        let urls = place.world.sites.iter().map(|site| Url::new(Scheme::Http, site.name.clone())).collect();
-        Self { name: names::of(place.fault.name, program.entry.name), place, program, headstart, urls }
+    pub fn new(faulty: &'a FaultyNetwork, program: &'a Program, headstart: &'a Path) -> Self {
+        let urls = faulty.world.sites.iter().map(|site| Url::new(Scheme::Http, site.name.clone())).collect();
+        Self { name: names::of(faulty.fault.name, program.entry.name), faulty, program, headstart, urls }
     }
 
     /// In words, for a report.
     pub fn about(&self) -> String {
-        format!("{}. {} The program: {}.", self.place.fault.what, self.place.fault.why, self.program.entry.what)
+        format!("{}. {} The program: {}.", self.faulty.fault.what, self.faulty.fault.why, self.program.entry.what)
     }
 
     /// Runs a command of this condition, and sees whether it has fetched the page.
@@ -141,8 +141,8 @@ pub fn usual(headstart: &Path) -> Command {
 
 /// What a run says: the time until the page was there; where there is no page to be had, until the program ended, whatever
 /// it made of it.
-pub fn value(place: &Place, ended: Ended) -> Option<f64> {
-    match (ended.how, place.hopeless) {
+pub fn value(faulty: &FaultyNetwork, ended: Ended) -> Option<f64> {
+    match (ended.how, faulty.hopeless) {
         (How::Cut, _) | (How::Well, false) | (_, true) => Some(ended.millis()),
         (How::Failed, false) => None,
     }
@@ -155,8 +155,8 @@ mod tests {
 
     #[test]
     fn virtual_time_knows_where_a_host_hangs_and_where_nobody_can_be_reached() {
-        let places: Vec<_> = fault::ALL.iter().map(|f| Place::of(f, 1).unwrap()).collect();
-        let named = |which: fn(&Place) -> bool| -> Vec<_> {
+        let places: Vec<_> = fault::ALL.iter().map(|f| FaultyNetwork::of(f, 1).unwrap()).collect();
+        let named = |which: fn(&FaultyNetwork) -> bool| -> Vec<_> {
             places.iter().filter(|p| which(p)).map(|p| p.fault.name).collect()
         };
         assert_eq!(
@@ -164,14 +164,14 @@ mod tests {
             ["aaaa-lost", "a-lost", "ipv6-black-hole", "first-dead", "dns-first-dead", "dns-dead", "ipv6-leaves"]
         );
         assert_eq!(named(|p| p.hopeless), ["dns-dead"]);
-        assert_eq!(named(Place::changes), ["ipv6-leaves", "ipv6-comes"]);
+        assert_eq!(named(FaultyNetwork::changes), ["ipv6-leaves", "ipv6-comes"]);
     }
 
     #[test]
     fn a_run_counts_where_it_did_what_there_was_to_do() {
-        let place = |name: &str| Place::of(fault::ALL.iter().find(|f| f.name == name).unwrap(), 1).unwrap();
+        let faulty = |name: &str| FaultyNetwork::of(fault::ALL.iter().find(|f| f.name == name).unwrap(), 1).unwrap();
         let ended = |how| Ended { after: Duration::from_millis(30), how };
-        let of = |name: &str, how| value(&place(name), ended(how));
+        let of = |name: &str, how| value(&faulty(name), ended(how));
         assert_eq!([How::Well, How::Failed, How::Cut].map(|h| of("healthy", h)), [Some(30.0), None, Some(30.0)]);
         assert_eq!([How::Well, How::Failed, How::Cut].map(|h| of("dns-dead", h)), [Some(30.0); 3]);
     }

@@ -70,7 +70,7 @@ pub struct Measured {
 /// Measures a condition. The bare program is left out where it hangs.
 pub fn case(case: &Case<'_>, network: &Network, waiting: &Waiting<'_, '_>, size: &Size) -> anyhow::Result<Measured> {
     let again = || -> anyhow::Result<()> {
-        if case.place.changes() {
+        if case.faulty.changes() {
             network.clock().sleep(SETTLE);
             network.rewind()?;
         }
@@ -82,7 +82,7 @@ pub fn case(case: &Case<'_>, network: &Network, waiting: &Waiting<'_, '_>, size:
     let in_turns = waiting.is_quick();
     // Where the network changes about the first name, or leads nowhere, there is no other name to be asked for.
     let of_interest = size.second_of.is_none_or(|names| names.contains(&case.program.entry.name));
-    let several = of_interest && !case.place.hopeless && !case.place.changes();
+    let several = of_interest && !case.faulty.hopeless && !case.faulty.changes();
     let home = several.then(Folder::new).transpose().context("making a home for a supervisor")?;
     let mut round = 0;
     loop {
@@ -93,7 +93,7 @@ pub fn case(case: &Case<'_>, network: &Network, waiting: &Waiting<'_, '_>, size:
             again()?;
             let mut command = if ours { case.with_headstart(network, &[])? } else { case.bare(network)? };
             let ended = case.time(&mut command, Supervisor::Own)?;
-            if ours { &mut measured.ours } else { &mut measured.bare }.push(value(case.place, ended));
+            if ours { &mut measured.ours } else { &mut measured.bare }.push(value(case.faulty, ended));
             spent += ended.after;
             longest = longest.max(ended.after);
         }
@@ -101,7 +101,7 @@ pub fn case(case: &Case<'_>, network: &Network, waiting: &Waiting<'_, '_>, size:
             // The first run starts the supervisor, and is not counted.
             for n in if round == 0 { 0..=1 } else { round + 1..=round + 1 } {
                 let ended = case.time(&mut case.with_usual(network, n)?, Supervisor::Usual(home.path()))?;
-                measured.usual.extend((n > 0).then(|| value(case.place, ended)));
+                measured.usual.extend((n > 0).then(|| value(case.faulty, ended)));
                 spent += ended.after;
             }
             for ours in [round % 2 == 0, round % 2 == 1] {
@@ -110,7 +110,7 @@ pub fn case(case: &Case<'_>, network: &Network, waiting: &Waiting<'_, '_>, size:
                 }
                 let ended = in_session(case, network, ours)?;
                 let all = if ours { &mut measured.session } else { &mut measured.shell };
-                all.push(ended.and_then(|ended| value(case.place, ended)));
+                all.push(ended.and_then(|ended| value(case.faulty, ended)));
                 spent += ended.map_or(CUT, |ended| ended.after);
             }
         }
@@ -137,7 +137,7 @@ fn in_session(case: &Case<'_>, network: &Network, ours: bool) -> anyhow::Result<
 /// A second visit under headstart.
 fn second(case: &Case<'_>, network: &Network) -> anyhow::Result<Option<f64>> {
     let mut shell = case.with_headstart(network, &SHELL)?;
-    Ok(time_second(&mut shell, CUT)?.and_then(|ended| value(case.place, ended)))
+    Ok(time_second(&mut shell, CUT)?.and_then(|ended| value(case.faulty, ended)))
 }
 
 /// A program that does nothing, alone and under headstart, and started by [`LAUNCHER`] where there is one.

@@ -17,7 +17,7 @@ use crate::condition::fault;
 use crate::netns::Network;
 use crate::program::{self, Folder, Program, Scheme};
 use anyhow::Context as _;
-use case::{Case, Place};
+use case::{Case, FaultyNetwork};
 use measure::{Measured, Size};
 use std::path::Path;
 
@@ -47,11 +47,11 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let headstart = cx.measured_program()?;
     let folder = Folder::new().context("making a folder for the programs' files")?;
     let programs = programs(cx, &headstart, &folder, &mut outcome);
-    let places = fault::ALL.iter().map(|f| Place::of(f, cx.seed)).collect::<anyhow::Result<Vec<_>>>()?;
-    let cases: Vec<Case<'_>> = places
+    let faulty = fault::ALL.iter().map(|f| FaultyNetwork::of(f, cx.seed)).collect::<anyhow::Result<Vec<_>>>()?;
+    let cases: Vec<Case<'_>> = faulty
         .iter()
-        .flat_map(|place| programs.iter().map(|program| Case::new(place, program, &headstart)))
-        .filter(|case| has(cx, case.place.fault.name, case.program.entry.name))
+        .flat_map(|faulty| programs.iter().map(|program| Case::new(faulty, program, &headstart)))
+        .filter(|case| has(cx, case.faulty.fault.name, case.program.entry.name))
         .collect();
     if cx.quick && cx.conditions.is_none() {
         let (slow, kept) = (SLOW_STARTERS.join(" and "), rows::LIMITS.map(|(fault, _)| fault).join(", "));
@@ -101,10 +101,10 @@ fn measure_all(cx: &Context, cases: &[Case<'_>], size: &Size, outcome: &mut Outc
         let mut all: Vec<Measured> = Vec::new();
         let mut rest = cases;
         while let Some(first) = rest.first() {
-            let of_place = rest.iter().take_while(|case| std::ptr::eq(case.place, first.place)).count();
+            let of_place = rest.iter().take_while(|case| std::ptr::eq(case.faulty, first.faulty)).count();
             let (here, others) = rest.split_at(of_place);
             rest = others;
-            let network = Network::build(&first.place.world).context("building the network")?;
+            let network = Network::build(&first.faulty.world).context("building the network")?;
             for case in here {
                 if cx.progress.stop() {
                     outcome.invalidate("it was stopped early");
@@ -115,7 +115,7 @@ fn measure_all(cx: &Context, cases: &[Case<'_>], size: &Size, outcome: &mut Outc
                 all.push(measure::case(case, &network, &waiting[all.len()], size)?);
             }
             if let Some(doubt) = network.certificate().doubt() {
-                outcome.invalidate(format!("{}: {doubt}", first.place.fault.name));
+                outcome.invalidate(format!("{}: {doubt}", first.faulty.fault.name));
             }
         }
         // Those that were not repeated in turns are what there is of the bare program.

@@ -29,12 +29,12 @@ pub fn report(
 ) -> anyhow::Result<()> {
     let mut all = Vec::new();
     for (case, measured) in cases {
-        let metric = if case.place.hopeless { "time until it gives up" } else { "time to fetch a page" };
+        let metric = if case.faulty.hopeless { "time until it gives up" } else { "time to fetch a page" };
         let medians = compare(outcome, &case.name, metric, measured)?;
         if case.program.entry.origin == Origin::Own {
-            outcome.rows.extend(agreement(&case.name, metric, medians, case.place.simulated));
+            outcome.rows.extend(agreement(&case.name, metric, medians, case.faulty.simulated));
         }
-        let (fault, program) = (case.place.fault.name, case.program.entry.name);
+        let (fault, program) = (case.faulty.fault.name, case.program.entry.name);
         all.push(Found { case: &case.name, fault, program, medians });
     }
     let start_up = start_up.map(|m| compare(outcome, START_UP, "time to start and end", m)).transpose()?;

@@ -36,7 +36,7 @@ impl Waiting<'_, '_> {
     pub fn join(self) -> anyhow::Result<Option<Option<f64>>> {
         let Some(thread) = self.thread else { return Ok(None) };
         let ended = thread.join().map_err(|_| anyhow::anyhow!("a thread that runs a program panicked"))??;
-        Ok(Some(value(self.case.place, ended)))
+        Ok(Some(value(self.case.faulty, ended)))
     }
 
     fn is_starting(&self, now: Instant) -> bool {
@@ -48,9 +48,9 @@ impl Waiting<'_, '_> {
 pub fn networks(cases: &[Case<'_>]) -> anyhow::Result<Vec<Option<Network>>> {
     let mut networks: Vec<Option<Network>> = Vec::new();
     for (i, case) in cases.iter().enumerate() {
-        let known = i > 0 && std::ptr::eq(cases[i - 1].place, case.place);
-        let build = !known && case.place.hangs && !case.place.changes();
-        networks.push(build.then(|| Network::build(&case.place.world)).transpose().context("building the network")?);
+        let known = i > 0 && std::ptr::eq(cases[i - 1].faulty, case.faulty);
+        let build = !known && case.faulty.hangs && !case.faulty.changes();
+        networks.push(build.then(|| Network::build(&case.faulty.world)).transpose().context("building the network")?);
     }
     Ok(networks)
 }
@@ -74,19 +74,19 @@ where
         }
     };
     for (case, of_place) in cases.iter().zip(networks) {
-        network = of_place.as_ref().or(network).filter(|_| case.place.hangs);
+        network = of_place.as_ref().or(network).filter(|_| case.faulty.hangs);
         let quick = std::sync::Arc::<std::sync::atomic::AtomicBool>::default();
         let mut waiting = Waiting { case, thread: None, began: clock.now(), quick: quick.clone() };
-        if case.place.hangs && !cx.progress.stop() {
+        if case.faulty.hangs && !cx.progress.stop() {
             settle(&all, STARTING);
             cx.progress.step(0, cases.len() as u64, &format!("{} alone, beside the others", case.name));
             waiting.began = clock.now();
-            let shared = network.filter(|_| !case.place.changes());
+            let shared = network.filter(|_| !case.faulty.changes());
             waiting.thread = Some(scope.spawn(move || {
                 let ended = match shared {
                     Some(network) => case.time(&mut case.bare(network)?, Supervisor::Own),
                     None => {
-                        let own = Network::build(&case.place.world).context("building the network")?;
+                        let own = Network::build(&case.faulty.world).context("building the network")?;
                         case.time(&mut case.bare(&own)?, Supervisor::Own)
                     }
                 }?;

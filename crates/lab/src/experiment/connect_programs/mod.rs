@@ -59,7 +59,7 @@ const STORIES: [&str; 2] = ["aaaa-lost-curl", "aaaa-lost-client"];
 
 /// A network of the experiment.
 #[derive(Debug)]
-struct Place {
+struct TestNetwork {
     network: &'static str,
     /// What a reader calls it.
     title: &'static str,
@@ -70,22 +70,22 @@ struct Place {
 }
 
 /// The networks, those with most to gain first.
-const PLACES: [Place; 3] = [
-    Place {
+const NETWORKS: [TestNetwork; 3] = [
+    TestNetwork {
         network: "aaaa-lost",
         title: "IPv6 answers lost",
         host: "aaaa-lost.lab.example",
         about: "AAAA queries are swallowed; glibc repeats them for 15 s.",
         hard: true,
     },
-    Place {
+    TestNetwork {
         network: "ipv6-black-hole",
         title: "IPv6 black hole",
         host: "black-hole-v6.lab.example",
         about: "Packets to the IPv6 address vanish; the kernel repeats the SYN for 131 s.",
         hard: true,
     },
-    Place {
+    TestNetwork {
         network: "healthy",
         title: "healthy network",
         host: "www.lab.example",
@@ -96,21 +96,21 @@ const PLACES: [Place; 3] = [
 
 /// A program in a place: one condition.
 struct Case<'a> {
-    place: &'a Place,
+    tested: &'a TestNetwork,
     program: &'a Program,
 }
 
 impl Case<'_> {
     fn name(&self) -> String {
-        format!("{}-{}", self.place.network, self.program.entry.name)
+        format!("{}-{}", self.tested.network, self.program.entry.name)
     }
 
     fn about(&self) -> String {
-        format!("{} The program: {}.", self.place.about, self.program.entry.what)
+        format!("{} The program: {}.", self.tested.about, self.program.entry.what)
     }
 
     fn url(&self) -> Url {
-        Url::new(Scheme::Http, self.place.host)
+        Url::new(Scheme::Http, self.tested.host)
     }
 
     /// The program alone.
@@ -186,12 +186,12 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let folder = Folder::new().context("making a folder for the programs' files")?;
     let programs = PROGRAMS.iter().filter_map(|name| program::prepare(name, &site.headstart, &folder).transpose());
     let programs = programs.collect::<anyhow::Result<Vec<_>>>()?;
-    let cases = PLACES.iter().flat_map(|place| programs.iter().map(move |program| Case { place, program }));
+    let cases = NETWORKS.iter().flat_map(|tested| programs.iter().map(move |program| Case { tested, program }));
     let cases: Vec<Case<'_>> = cases.filter(|c| cx.wants(&c.name())).collect();
     let taken = std::thread::scope(|scope| -> anyhow::Result<Vec<Taken>> {
         // Bare programs that wait for many seconds need no processor meanwhile: they all wait at once, beside the rest.
         let site = &site;
-        let waiting: Vec<_> = cases.iter().map(|c| c.place.hard.then(|| scope.spawn(|| c.bare(site)))).collect();
+        let waiting: Vec<_> = cases.iter().map(|c| c.tested.hard.then(|| scope.spawn(|| c.bare(site)))).collect();
         let mut taken = Vec::new();
         for (n, case) in cases.iter().enumerate() {
             cx.progress.step(n as u64, cases.len() as u64, &case.name());
@@ -231,15 +231,15 @@ fn in_turns(case: &Case<'_>, site: &Site<'_>) -> anyhow::Result<Taken> {
     let mut taken = Taken::default();
     // A program that waits for seconds by itself runs beside this one; on later visits its name is known to be broken, which is
     // nothing to show.
-    let home = (!case.place.hard).then(Folder::new).transpose().context("making a home for a supervisor")?;
+    let home = (!case.tested.hard).then(Folder::new).transpose().context("making a home for a supervisor")?;
     if let Some(home) = &home {
         // The first visit teaches the supervisor, and does not count.
         case.visit(site, home.path())?;
     }
     let clock = site.network.clock();
     let mut visited = clock.now();
-    for round in 0..site.rounds(case.place.hard) {
-        if round % 2 == 1 && !case.place.hard {
+    for round in 0..site.rounds(case.tested.hard) {
+        if round % 2 == 1 && !case.tested.hard {
             taken.bare.push(case.bare(site)?);
         }
         taken.ours.push(case.first(site)?);
@@ -249,7 +249,7 @@ fn in_turns(case: &Case<'_>, site: &Site<'_>) -> anyhow::Result<Taken> {
             taken.again.push(case.watched(site, AGAIN, || case.visit(site, home.path()))?);
             visited = clock.now();
         }
-        if round % 2 == 0 && !case.place.hard {
+        if round % 2 == 0 && !case.tested.hard {
             taken.bare.push(case.bare(site)?);
         }
     }
@@ -258,7 +258,7 @@ fn in_turns(case: &Case<'_>, site: &Site<'_>) -> anyhow::Result<Taken> {
 
 /// A note with what `headstart explain` says of a first visit; none if it cannot.
 fn explained(case: &Case<'_>, site: &Site<'_>) -> anyhow::Result<Option<String>> {
-    let (home, host) = (Folder::new().context("making a home for a supervisor")?, case.place.host);
+    let (home, host) = (Folder::new().context("making a home for a supervisor")?, case.tested.host);
     case.visit(site, home.path())?;
     let mut command = Command::new(&site.headstart);
     command.args(["explain", host]).env("XDG_RUNTIME_DIR", home.path()).env("XDG_STATE_HOME", home.path());

@@ -1,7 +1,7 @@
 //! What a reader may conclude from an outcome of `connect-programs`: the same words and figures for the terminal and the page of
 //! `headstart demo`.
 
-use super::{AGAIN, BARE, CUT, ENTRY, OURS, PLACES, Place};
+use super::{AGAIN, BARE, CUT, ENTRY, NETWORKS, OURS, TestNetwork};
 use crate::experiment::{Outcome, Row, Series};
 use crate::stats::median;
 use std::fmt;
@@ -9,22 +9,22 @@ use std::fmt;
 /// A comparison with the bare program, as readers see it: a network and the arm.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
-    place: &'static Place,
+    tested: &'static TestNetwork,
     /// The arm under headstart.
     pub arm: &'static str,
 }
 
 /// All of them, those with most to gain first.
 pub fn views() -> impl Iterator<Item = View> {
-    let first = PLACES.iter().map(|place| View { place, arm: OURS });
-    first.chain(PLACES.iter().filter(|place| !place.hard).map(|place| View { place, arm: AGAIN }))
+    let first = NETWORKS.iter().map(|tested| View { tested, arm: OURS });
+    first.chain(NETWORKS.iter().filter(|tested| !tested.hard).map(|tested| View { tested, arm: AGAIN }))
 }
 
 impl View {
     /// What a reader calls it.
     pub fn title(&self) -> String {
         let later = if self.is_later() { ", later visits" } else { "" };
-        format!("{}{later}", self.place.title)
+        format!("{}{later}", self.tested.title)
     }
 
     /// Whether it is about later visits.
@@ -34,7 +34,7 @@ impl View {
 
     /// The program of a condition of this network; none if it is another network's.
     pub fn program<'a>(&self, condition: &'a str) -> Option<&'a str> {
-        condition.strip_prefix(self.place.network)?.strip_prefix('-')
+        condition.strip_prefix(self.tested.network)?.strip_prefix('-')
     }
 
     /// The conditions of this network with their programs, in the order in which rows are shown.
@@ -51,7 +51,7 @@ impl View {
 
 /// The comparison where there is nothing to gain: first visits on the healthy network.
 pub fn healthy() -> Option<View> {
-    views().find(|view| !view.place.hard && !view.is_later())
+    views().find(|view| !view.tested.hard && !view.is_later())
 }
 
 /// What a reader calls a program.

@@ -47,7 +47,7 @@ pub fn on_wire(outcome: &mut Outcome) -> Vec<&'static str> {
 }
 
 /// Where programs run.
-pub enum Place<'a> {
+pub enum Testbed<'a> {
     /// Behind an emulated link.
     Network(&'a Network),
     /// On a wire.
@@ -56,7 +56,7 @@ pub enum Place<'a> {
 
 /// Where programs run, and which program it is.
 pub struct Stage<'a> {
-    place: Place<'a>,
+    testbed: Testbed<'a>,
     program: PathBuf,
     /// What does the workloads.
     prober: PathBuf,
@@ -66,10 +66,10 @@ pub struct Stage<'a> {
 
 impl<'a> Stage<'a> {
     /// For an experiment whose context names another program than the one beside this, or none.
-    pub fn new(place: Place<'a>, program: Option<PathBuf>) -> anyhow::Result<Self> {
+    pub fn new(testbed: Testbed<'a>, program: Option<PathBuf>) -> anyhow::Result<Self> {
         let prober = program.clone().map_or_else(std::env::current_exe, Ok).context("finding this program")?;
         let program = program.map_or_else(crate::program::headstart, Ok)?;
-        Ok(Self { place, program, prober, under: Vec::new() })
+        Ok(Self { testbed, program, prober, under: Vec::new() })
     }
 
     /// The same, with these words before the program.
@@ -79,9 +79,9 @@ impl<'a> Stage<'a> {
 
     /// Runs `f` where the peers are, in a thread of its own.
     pub fn on_servers<T: Send>(&self, f: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
-        Ok(match self.place {
-            Place::Network(network) => network.on_servers(f)?,
-            Place::Wire(wire) => wire.server.run(f)?,
+        Ok(match self.testbed {
+            Testbed::Network(network) => network.on_servers(f)?,
+            Testbed::Wire(wire) => wire.server.run(f)?,
         })
     }
 
@@ -95,9 +95,9 @@ impl<'a> Stage<'a> {
         let begun = if [BARE, LEAST].contains(&arm) { &self.prober } else { &self.program };
         let mut words_of_it = self.under.iter().map(OsString::as_os_str).chain([begun.as_os_str()]);
         let first = words_of_it.next().context("a command is a word at least")?;
-        let mut command = match self.place {
-            Place::Network(network) => network.command(first)?,
-            Place::Wire(wire) => {
+        let mut command = match self.testbed {
+            Testbed::Network(network) => network.command(first)?,
+            Testbed::Wire(wire) => {
                 let mut command = Command::new(first);
                 wire.client.adopt(&mut command)?;
                 command
@@ -130,7 +130,7 @@ impl<'a> Stage<'a> {
         if !beside::is_beside(arm) {
             return heard(&mut self.command_with(arm, flags, words)?, arm);
         }
-        let Place::Wire(wire) = self.place else { bail!("{arm} is only for a wire") };
+        let Testbed::Wire(wire) = self.testbed else { bail!("{arm} is only for a wire") };
         let forwarder = Beside::start(arm, wire, &self.program)?;
         let mut command = Command::new(&self.prober);
         forwarder.programs(wire).adopt(&mut command)?;

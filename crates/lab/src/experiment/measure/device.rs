@@ -4,7 +4,7 @@
 //! its battery is low (section 2). Here a control group gives a program a share of one processor, and a link is as slow as
 //! 802.11g; no processor of the host is ever taken away. What state a device was in is read from recorded folders.
 
-use super::arm::{self, BARE, EBPF, OURS, Place, Stage, numbers};
+use super::arm::{self, BARE, EBPF, OURS, Stage, Testbed, numbers};
 use super::latency::{self, world};
 use super::throughput;
 use super::wire::{WIRED, Wire};
@@ -129,8 +129,8 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         );
         outcome.conditions.push(Condition { name: condition.into(), about });
         let wire = Wire::lay()?;
-        let awake = Stage::new(Place::Wire(&wire), cx.program.clone())?;
-        let saving = Stage::new(Place::Wire(&wire), cx.program.clone())?.under(group.words());
+        let awake = Stage::new(Testbed::Wire(&wire), cx.program.clone())?;
+        let saving = Stage::new(Testbed::Wire(&wire), cx.program.clone())?.under(group.words());
         one(cx, &mut outcome, (condition, arm), [&awake, &saving], &WIRED.to_string())?;
     }
     for (condition, arm) in [("radio", BARE), ("radio-ours", OURS), ("radio-ebpf", EBPF)] {
@@ -143,8 +143,8 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         let [awake, saving] = networks;
         let (awake, saving) = (awake?, saving?);
         let stages = [
-            Stage::new(Place::Network(&awake), cx.program.clone())?,
-            Stage::new(Place::Network(&saving), cx.program.clone())?,
+            Stage::new(Testbed::Network(&awake), cx.program.clone())?,
+            Stage::new(Testbed::Network(&saving), cx.program.clone())?,
         ];
         one(cx, &mut outcome, (condition, arm), [&stages[0], &stages[1]], PEER)?;
         for network in [&awake, &saving] {

@@ -4,7 +4,7 @@
 //! and a call over UDP with a small packet each 20 ms. What goes out is timed where it leaves the link; what comes in, in the
 //! program.
 
-use super::arm::{self, EBPF, Place, Stage, numbers};
+use super::arm::{self, EBPF, Stage, Testbed, numbers};
 use super::latency::world;
 use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Row, Series, Speeds};
 use crate::netns::Network;
@@ -108,7 +108,7 @@ fn serve(listener: &TcpListener, count: u64) -> io::Result<()> {
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
     let network = Network::build(&world(LINK, PEER, cx.seed))?;
-    let stage = Stage::new(Place::Network(&network), cx.program.clone())?;
+    let stage = Stage::new(Testbed::Network(&network), cx.program.clone())?;
     for (name, about) in [
         ("call-out", "A call: 160 bytes over UDP each 20 ms, timed behind the link."),
         ("nodelay-out", "Listing 1 with TCP_NODELAY: 1300 bytes each 20 ms, timed behind the link."),

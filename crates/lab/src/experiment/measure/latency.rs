@@ -3,7 +3,7 @@
 //! As the two applications of the paper do it: many connections without data, and small requests over one connection whose
 //! TCP_NODELAY is set. Beside the paper's round-trip times, a wire without any, where a forwarder's own microseconds show.
 
-use super::arm::{self, BARE, EBPF, OURS, Place, Stage, numbers};
+use super::arm::{self, BARE, EBPF, OURS, Stage, Testbed, numbers};
 use super::least::LEAST;
 use super::wire::{WIRED, Wire};
 use crate::experiment::target::Target;
@@ -118,14 +118,14 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         match link {
             Some(link) => {
                 let network = Network::build(&world(link, PEER, cx.seed))?;
-                one(cx, &mut outcome, name, Stage::new(Place::Network(&network), cx.program.clone())?, PEER)?;
+                one(cx, &mut outcome, name, Stage::new(Testbed::Network(&network), cx.program.clone())?, PEER)?;
                 if let Some(doubt) = network.certificate().doubt() {
                     outcome.invalidate(doubt);
                 }
             }
             None => {
                 let wire = Wire::lay()?;
-                let stage = Stage::new(Place::Wire(&wire), cx.program.clone())?;
+                let stage = Stage::new(Testbed::Wire(&wire), cx.program.clone())?;
                 one(cx, &mut outcome, name, stage, &WIRED.to_string())?;
             }
         }
@@ -168,10 +168,10 @@ fn one(cx: &Context, outcome: &mut Outcome, name: &str, stage: Stage<'_>, peer: 
         let open = said["said open"].as_f64().context("no share of ports that were said to be open")?;
         outcome.rows.push(Row::measured(name, SAID_OPEN, "%", arm, open));
     }
-    for (place, metric, claim, target) in
+    for (testbed, metric, claim, target) in
         [(0, "connect time", "P3.2", MORE_TO_CONNECT), (1, "request-response latency", "P3.1", MORE_TO_ASK)]
     {
-        let series = |n: usize| Series::new(name, metric, "ms", arms[n], all[n][place].iter().copied());
+        let series = |n: usize| Series::new(name, metric, "ms", arms[n], all[n][testbed].iter().copied());
         let base = series(0);
         let more = |arm| -> anyhow::Result<f64> {
             let of =

@@ -2,7 +2,7 @@
 
 pub(super) mod phone;
 
-use super::arm::{self, EBPF, OURS, Place, Stage};
+use super::arm::{self, EBPF, OURS, Stage, Testbed};
 use super::beside::is_beside;
 use super::latency::world;
 use super::least::LEAST;
@@ -126,14 +126,17 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             continue;
         }
         outcome.conditions.push(Condition { name: name.into(), about: about.into() });
-        let (place, peer) =
-            if on_wire { (Place::Wire(&wire), WIRED.to_string()) } else { (Place::Network(&network), PEER.to_owned()) };
-        let stage = Stage::new(place, cx.program.clone())?;
+        let (testbed, peer) = if on_wire {
+            (Testbed::Wire(&wire), WIRED.to_string())
+        } else {
+            (Testbed::Network(&network), PEER.to_owned())
+        };
+        let stage = Stage::new(testbed, cx.program.clone())?;
         let load = Load { condition: name, metric: "throughput", flows, up };
         one(cx, &mut outcome, &load, &stage, serving(&stage, &peer)?)?;
     }
     if cx.wants(phone::CONDITION) && !cx.progress.stop() {
-        let stage = Stage::new(Place::Wire(&wire), cx.program.clone())?;
+        let stage = Stage::new(Testbed::Wire(&wire), cx.program.clone())?;
         phone::run(cx, &mut outcome, &stage, serving(&stage, &WIRED.to_string())?)?;
     }
     outcome.method.push(

@@ -5,7 +5,7 @@
 //! network, in virtual time and over real sockets; how far each is from Chromium is said, not corrected.
 
 use super::put::{Put, generated, recorded};
-use super::{PLACES, Place, measure};
+use super::{AccessNetwork, NETWORKS, measure};
 use crate::browser::{BrowserError, BrowserLoad, Chromium};
 use crate::experiment::quiet::Quiet;
 use crate::experiment::{Condition as About, Context, Outcome, Row, Series, in_ms, losers};
@@ -100,7 +100,7 @@ fn passes(pages: usize) -> usize {
 /// A set of pages in a network.
 struct Set<'a> {
     cx: &'a Context,
-    place: &'a Place,
+    access: &'a AccessNetwork,
     condition: String,
     puts: &'a [Put],
     arms: Vec<Arm>,
@@ -119,14 +119,14 @@ pub fn run(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
     // Other pages stand in place of the project's own.
     let own = if recorded.is_empty() { generated(cx.seed, if cx.quick { 1 } else { 8 }) } else { Vec::new() };
     // A quick run shows that it works: in one network.
-    let places = PLACES.iter().filter(|p| cx.wants(p.name)).take(if cx.quick { 1 } else { PLACES.len() });
-    for place in places {
+    let networks = NETWORKS.iter().filter(|p| cx.wants(p.name)).take(if cx.quick { 1 } else { NETWORKS.len() });
+    for access in networks {
         for (suffix, puts, what) in [
             ("-chromium", &own, "pages of the generator with contents made up for them"),
             ("-recorded-chromium", &recorded, "recorded pages, hosts at distances of the generator's"),
         ] {
-            let condition = format!("{}{suffix}", place.name);
-            let go_on = puts.is_empty() || Set::of(cx, place, condition, puts, &headstart).run(outcome, what)?;
+            let condition = format!("{}{suffix}", access.name);
+            let go_on = puts.is_empty() || Set::of(cx, access, condition, puts, &headstart).run(outcome, what)?;
             if !go_on {
                 return Ok(());
             }
@@ -136,13 +136,13 @@ pub fn run(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
 }
 
 impl<'a> Set<'a> {
-    fn of(cx: &'a Context, place: &'a Place, condition: String, puts: &'a [Put], headstart: &'a Path) -> Self {
+    fn of(cx: &'a Context, access: &'a AccessNetwork, condition: String, puts: &'a [Put], headstart: &'a Path) -> Self {
         let over_quic = puts.iter().any(|p| p.page.objects.iter().any(|o| o.protocol == Protocol::Http3));
         let arms = OVER_TCP.into_iter().chain(OVER_QUIC.into_iter().filter(|_| over_quic)).collect();
         let [taken, painted] = [(); 2].map(|()| Taken::of_pages(puts.len()));
         // As many again as the longest run has.
         let quiet = Quiet::new((puts.len() * ROUNDS) as u64);
-        Self { cx, place, condition, puts, arms, headstart, taken, painted, quiet, answered: 0, asked: 0 }
+        Self { cx, access, condition, puts, arms, headstart, taken, painted, quiet, answered: 0, asked: 0 }
     }
 
     /// Loads all pages until it is known how they compare, and tells; whether to go on.
@@ -167,8 +167,8 @@ impl<'a> Set<'a> {
         let about = format!(
             "{}: {}. {} {what}, replayed over TLS, HTTP/1.1 or HTTP/2 as their hosts speak it (in the arms `-h3` HTTP/3 too), each loaded {loads} \
              times an arm by Chromium",
-            self.place.name,
-            self.place.about,
+            self.access.name,
+            self.access.about,
             self.puts.len()
         );
         if let Some(doubt) = self.quiet.doubt() {
@@ -195,10 +195,10 @@ impl<'a> Set<'a> {
             self.cx.progress.step(at, all, &format!("{}, {}", self.condition, put.page.name));
             let folder = Folder::new().context("making a folder for the browsers' files")?;
             let seed = self.cx.seed.wrapping_add(n as u64);
-            let stage = put.on_stage((self.place.link, self.place.families, seed), folder.path())?;
+            let stage = put.on_stage((self.access.link, self.access.families, seed), folder.path())?;
             let arms = self.arms.clone();
             self.page_loads((n, &stage), (&arms, rounds), &folder)?;
-            load_without_browser((n, put), &stage, (self.place, seed, rounds), over_quic, &mut self.taken)?;
+            load_without_browser((n, put), &stage, (self.access, seed, rounds), over_quic, &mut self.taken)?;
             let served = stage.served();
             self.answered += served.answered;
             self.asked += served.wanted();
@@ -267,11 +267,11 @@ impl<'a> Set<'a> {
 fn load_without_browser(
     (n, put): (usize, &Put),
     stage: &Stage,
-    (place, seed, rounds): (&Place, u64, usize),
+    (access, seed, rounds): (&AccessNetwork, u64, usize),
     over_quic: bool,
     taken: &mut Taken,
 ) -> anyhow::Result<()> {
-    let world = crate::condition::page::world(&put.page, place.link, place.families, seed);
+    let world = crate::condition::page::world(&put.page, access.link, access.families, seed);
     let names = put.hosts(|n| world.sites[n].name.clone());
     let ms = |time: Duration| Some(in_ms(time));
     for http3 in [false, true].into_iter().filter(|http3| !http3 || over_quic) {

@@ -1,6 +1,6 @@
 //! Loads: every arm, every page, a first and a later visit.
 
-use super::Place;
+use super::AccessNetwork;
 use crate::condition::page::world;
 use crate::experiment::{Fall, Price, Series, Waterfall, in_ms};
 use crate::page::{Dependency, Object, Page};
@@ -108,7 +108,7 @@ pub struct Taken {
 /// One network and one reading of the pages.
 pub struct Block {
     pub name: String,
-    place: &'static Place,
+    access: &'static AccessNetwork,
     suffix: &'static str,
     reading: Dependency,
     pub taken: Vec<Taken>,
@@ -122,7 +122,7 @@ fn visits(arm: &BrowserArm) -> &'static [Visit] {
 }
 
 impl Block {
-    pub fn new(place: &'static Place, suffix: &'static str, reading: Dependency) -> Self {
+    pub fn new(access: &'static AccessNetwork, suffix: &'static str, reading: Dependency) -> Self {
         let taken = |(arm, http3)| Taken {
             arm,
             http3,
@@ -138,15 +138,15 @@ impl Block {
             week: (0, 0),
         };
         let name = match reading {
-            Dependency::Structure => format!("{}{suffix}", place.name),
-            Dependency::Gate => format!("{}{suffix}-gates", place.name),
+            Dependency::Structure => format!("{}{suffix}", access.name),
+            Dependency::Gate => format!("{}{suffix}-gates", access.name),
         };
-        Self { name, place, suffix, reading, taken: arms().into_iter().map(taken).collect() }
+        Self { name, access, suffix, reading, taken: arms().into_iter().map(taken).collect() }
     }
 
     /// Loads a page under every arm, as often as the arm's visits take, in each of `seeds` worlds.
     pub fn load(&mut self, page: &Page, seed: u64, seeds: u64) -> anyhow::Result<()> {
-        let Self { place, reading, .. } = *self;
+        let Self { access, reading, .. } = *self;
         let over_tcp = page.over_tcp();
         for taken in &mut self.taken {
             let visits = visits(&taken.arm);
@@ -154,7 +154,7 @@ impl Block {
             let mut sums = [0.0; Visit::ALL.len()];
             let mut waits = [[Duration::ZERO; 2]; Visit::ALL.len()];
             for n in 0..seeds {
-                let (mut world, seed) = world_of(place, page, seed, n);
+                let (mut world, seed) = world_of(access, page, seed, n);
                 if taken.arm.name == AGAIN {
                     world.seed = !world.seed;
                 }
@@ -180,7 +180,7 @@ impl Block {
                 taken.unused += browser.unused();
             }
             if [BrowserArm::BARE.name, OURS].contains(&taken.arm.name) {
-                taken.visit_for_a_week(page, reading, world_of(place, page, seed, 0))?;
+                taken.visit_for_a_week(page, reading, world_of(access, page, seed, 0))?;
             }
             for visit in visits {
                 // To the microsecond: a text of it reads back as the same number.
@@ -213,7 +213,7 @@ impl Block {
             if ![BrowserArm::BARE.name, OURS].contains(&taken.arm.name) {
                 continue;
             }
-            let (world, seed) = world_of(self.place, page, seed, 0);
+            let (world, seed) = world_of(self.access, page, seed, 0);
             let mut browser = Browser::new(&world, taken.arm, seed)?;
             for _ in 0..Visit::Launched.before() {
                 browser.load(page, self.reading);
@@ -231,7 +231,7 @@ impl Block {
 
     /// The name of the condition in rows.
     pub fn condition(&self, visit: Visit) -> String {
-        let base = format!("{}{}-{}", self.place.name, self.suffix, visit.name());
+        let base = format!("{}{}-{}", self.access.name, self.suffix, visit.name());
         match self.reading {
             Dependency::Structure => base,
             Dependency::Gate => format!("{base}-gates"),
@@ -289,9 +289,9 @@ impl Block {
 }
 
 /// World number `n` of a page, and its seed: the same under every arm.
-fn world_of(place: &Place, page: &Page, seed: u64, n: u64) -> (World, u64) {
+fn world_of(access: &AccessNetwork, page: &Page, seed: u64, n: u64) -> (World, u64) {
     let seed = seed.wrapping_mul(7919).wrapping_add(n);
-    (world(page, place.link, place.families, seed), seed)
+    (world(page, access.link, access.families, seed), seed)
 }
 
 fn waterfall(condition: String, arm: &str, page: &Page, load: &Load, order: &[usize]) -> Waterfall {

@@ -27,28 +27,28 @@ pub const ENTRY: Entry = Entry {
 };
 
 /// A network of the experiment.
-struct Place {
+struct AccessNetwork {
     name: &'static str,
     link: &'static str,
     families: Families,
     about: &'static str,
 }
 
-const PLACES: [Place; 4] = [
-    Place {
+const NETWORKS: [AccessNetwork; 4] = [
+    AccessNetwork {
         name: "lte",
         link: "lte",
         families: Families::Alike,
         about: "link `lte`; A and AAAA records after the same time, 3 ms at the median beyond the link; no host fails",
     },
-    Place { name: "3g", link: "3g", families: Families::Alike, about: "link `3g`; the rest as `lte`" },
-    Place {
+    AccessNetwork { name: "3g", link: "3g", families: Families::Alike, about: "link `3g`; the rest as `lte`" },
+    AccessNetwork {
         name: "wlan",
         link: "wlan-strong",
         families: Families::Alike,
         about: "link `wlan-strong`, which both directions share with a neighbour; the rest as `lte`",
     },
-    Place {
+    AccessNetwork {
         name: "dual-stack",
         link: "lte",
         families: Families::Paper1,
@@ -73,19 +73,19 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
 
 fn in_virtual_time(cx: &Context, claims: &Claims, outcome: &mut Outcome) -> anyhow::Result<()> {
     let sources = pages::sources(cx, outcome)?;
-    let places: Vec<&Place> = PLACES.iter().filter(|p| cx.wants(p.name)).collect();
+    let networks: Vec<&AccessNetwork> = NETWORKS.iter().filter(|p| cx.wants(p.name)).collect();
     let mut blocks = Vec::new();
     for source in &sources {
         let two = source.pages.iter().any(|p| p.objects.iter().any(|o| o.structure != o.gate));
         let readings: &[Dependency] = if two { &Dependency::BOTH } else { &[Dependency::Structure] };
-        for place in &places {
-            blocks.extend(readings.iter().map(|reading| (source, *place, *reading)));
+        for access in &networks {
+            blocks.extend(readings.iter().map(|reading| (source, *access, *reading)));
         }
     }
     let total = blocks.iter().map(|(source, ..)| source.pages.len() as u64).sum();
     let mut done = 0;
-    for (source, place, reading) in blocks {
-        let mut block = Block::new(place, source.suffix, reading);
+    for (source, access, reading) in blocks {
+        let mut block = Block::new(access, source.suffix, reading);
         for page in &source.pages {
             if cx.progress.stop() {
                 outcome.invalidate("it was stopped early");
@@ -98,11 +98,15 @@ fn in_virtual_time(cx: &Context, claims: &Claims, outcome: &mut Outcome) -> anyh
         let (whose, worlds) = (&source.whose, source.seeds);
         for visit in measure::Visit::ALL {
             let name = block.condition(visit);
-            let about =
-                format!("{}: {}. {whose}, each loaded in {worlds} worlds, {}.", place.name, place.about, visit.about());
+            let about = format!(
+                "{}: {}. {whose}, each loaded in {worlds} worlds, {}.",
+                access.name,
+                access.about,
+                visit.about()
+            );
             outcome.conditions.push(About { name, about });
         }
-        let judged = place.name == rows::JUDGED && source.suffix.is_empty() && reading == Dependency::Structure;
+        let judged = access.name == rows::JUDGED && source.suffix.is_empty() && reading == Dependency::Structure;
         outcome.rows.extend(rows::of(&block, judged.then_some(claims), cx.seed)?);
         outcome.samples.extend(block.samples());
         outcome.prices.extend(block.prices());

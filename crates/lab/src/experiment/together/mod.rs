@@ -14,7 +14,7 @@ mod tests;
 use super::page_load::pages;
 use super::{Condition, Context, Entry, Outcome, Speeds};
 pub(super) use play::p95;
-use play::{Block, PLACES, Place};
+use play::{Block, SITUATIONS, Situation};
 
 /// The experiment.
 pub const ENTRY: Entry = Entry {
@@ -53,11 +53,11 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
     outcome.method = METHOD.map(str::to_owned).to_vec();
     let sources = pages::sources(cx, &mut outcome)?;
-    let wanted: Vec<&Place> = PLACES.iter().filter(|place| cx.wants(place.name)).collect();
+    let wanted: Vec<&Situation> = SITUATIONS.iter().filter(|situation| cx.wants(situation.name)).collect();
     let total = sources.iter().map(|s| s.pages.len() * wanted.len()).sum::<usize>() as u64;
     let mut done = 0;
-    for (source, place) in sources.iter().flat_map(|s| wanted.iter().map(move |place| (s, **place))) {
-        let mut block = Block::new(format!("{}{}", place.name, source.suffix), place);
+    for (source, situation) in sources.iter().flat_map(|s| wanted.iter().map(move |situation| (s, **situation))) {
+        let mut block = Block::new(format!("{}{}", situation.name, source.suffix), situation);
         for (n, page) in source.pages.iter().enumerate() {
             if cx.progress.stop() {
                 outcome.invalidate("it was stopped early");
@@ -71,8 +71,8 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             let about = format!(
                 "{}; {}, {name} visit; link `{}`, and `{}` beside it where it is steered.",
                 source.whose,
-                if place.busy { "beside a call, messages and a download" } else { "by itself" },
-                place.fat,
+                if situation.busy { "beside a call, messages and a download" } else { "by itself" },
+                situation.fat,
                 play::FAST,
             );
             outcome.conditions.push(Condition { name: block.condition(visit), about });

@@ -34,7 +34,7 @@ const LOADS: usize = VISITS[VISITS.len() - 1].1 + 1;
 
 /// Where pages are loaded, and beside what.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct Situation {
     /// Its name in tables.
     pub name: &'static str,
     /// The access link, which is the fat channel where packets are steered.
@@ -45,18 +45,18 @@ pub struct Place {
     pub busy: bool,
 }
 
-/// Every place. The last is as far from the core of its network as the middle one of paper 5's round trips (Fig. 5a): a cell at
+/// Every situation. The last is as far from the core of its network as the middle one of paper 5's round trips (Fig. 5a): a cell at
 /// its edge, or a host that roams.
-pub const PLACES: [Place; 3] = [
-    Place { name: "pages", fat: "lte", idle_rtt: Duration::from_millis(18), busy: false },
-    Place { name: "busy", fat: "lte", idle_rtt: Duration::from_millis(18), busy: true },
-    Place { name: "far", fat: "lte,delay=normal:50ms:500us", idle_rtt: Duration::from_millis(100), busy: false },
+pub const SITUATIONS: [Situation; 3] = [
+    Situation { name: "pages", fat: "lte", idle_rtt: Duration::from_millis(18), busy: false },
+    Situation { name: "busy", fat: "lte", idle_rtt: Duration::from_millis(18), busy: true },
+    Situation { name: "far", fat: "lte,delay=normal:50ms:500us", idle_rtt: Duration::from_millis(100), busy: false },
 ];
 
 /// One condition: what each arm did with each page.
 pub struct Block {
     pub name: String,
-    pub place: Place,
+    pub situation: Situation,
     pub taken: Vec<Taken>,
 }
 
@@ -93,8 +93,8 @@ fn with_download(page: &Page) -> Page {
 }
 
 /// The world of a page under an arm: the same one, but for luck and the bounds.
-fn world_of(page: &Page, place: &Place, arm: &Arm, seed: u64) -> World {
-    let mut world = world(page, place.fat, Families::Paper1, seed);
+fn world_of(page: &Page, situation: &Situation, arm: &Arm, seed: u64) -> World {
+    let mut world = world(page, situation.fat, Families::Paper1, seed);
     if arm.name == AGAIN {
         world.seed = !world.seed;
     }
@@ -122,8 +122,8 @@ pub fn p95(delays: &[f64]) -> f64 {
 }
 
 impl Block {
-    pub fn new(name: String, place: Place) -> Self {
-        let busy = place.busy;
+    pub fn new(name: String, situation: Situation) -> Self {
+        let busy = situation.busy;
         let taken = |arm: &Arm| Taken {
             arm: *arm,
             values: Default::default(),
@@ -135,22 +135,22 @@ impl Block {
         // Without messages there is nothing that the column of messages could do.
         let arms = ALL.iter().filter(|arm| busy || !["realtime", "all-but-realtime"].contains(&arm.name));
         let bounds = BOUNDS.iter().filter(|_| !busy);
-        Self { name, place, taken: arms.chain([&LUCK]).chain(bounds).map(taken).collect() }
+        Self { name, situation, taken: arms.chain([&LUCK]).chain(bounds).map(taken).collect() }
     }
 
     /// Loads a page under every arm in each of so many worlds.
     pub fn load(&mut self, page: &Page, seed: u64, worlds: u64) -> anyhow::Result<()> {
-        let page = if self.place.busy { with_download(page) } else { page.clone() };
+        let page = if self.situation.busy { with_download(page) } else { page.clone() };
         for taken in &mut self.taken {
             let mut sums = [[0.0; METRICS.len()]; VISITS.len()];
             for n in 0..worlds {
                 let seed = seed.wrapping_mul(7919).wrapping_add(n);
-                let world = world_of(&page, &self.place, &taken.arm, seed);
+                let world = world_of(&page, &self.situation, &taken.arm, seed);
                 let mut browser = taken.arm.browser(&world, FAST, seed)?;
                 for before in 0..LOADS {
-                    let (load, delays) = if self.place.busy {
+                    let (load, delays) = if self.situation.busy {
                         let wanted =
-                            Wanted { call: true, messages: Some((taken.arm.technique(), self.place.idle_rtt)) };
+                            Wanted { call: true, messages: Some((taken.arm.technique(), self.situation.idle_rtt)) };
                         browser.load_beside(&page, Dependency::Structure, &wanted)?
                     } else {
                         (browser.load(&page, Dependency::Structure), Delays::default())
@@ -188,7 +188,7 @@ impl Block {
 
     /// The values of one arm.
     pub fn series(&self, visit: usize, metric: usize, arm: &str) -> Option<Series> {
-        if metric > 0 && !self.place.busy {
+        if metric > 0 && !self.situation.busy {
             return None;
         }
         let taken = self.taken.iter().find(|taken| taken.arm.name == arm)?;

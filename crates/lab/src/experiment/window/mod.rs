@@ -68,7 +68,7 @@ fn play(cell: &Cell, trials: u64, seed: u64) -> anyhow::Result<Vec<Arm>> {
 }
 
 /// Plays a cell under every arm over the kernel, arms of a trial one right after the other. Call it inside (see
-/// `netns::Entry::enter`).
+/// `netns::InnerCommand::enter`).
 fn play_really(cx: &Context, cell: &Cell, trials: u64, outcome: &mut Outcome) -> anyhow::Result<Vec<Arm>> {
     let mut arms: Vec<Arm> = ARMS.iter().map(|name| Arm { name, trials: Vec::new() }).collect();
     for trial in 0..trials {

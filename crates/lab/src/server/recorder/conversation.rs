@@ -1,6 +1,6 @@
 //! One connection of a program to the recorder: requests in, answers back, whole exchanges kept.
 
-use super::Shared;
+use super::RecorderState;
 use super::upstream::{PATIENCE, Server, Stream, Upstream};
 use crate::page::recording::{Exchange, MAX_FILE, Message, Scheme};
 use crate::server::files::more;
@@ -17,7 +17,7 @@ const LONGEST_ANSWER: u64 = MAX_FILE / 2;
 const HANDSHAKE: u8 = 22;
 
 /// Serves a program until it goes away.
-pub(super) fn hold(mut socket: TcpStream, shared: &Shared) -> io::Result<()> {
+pub(super) fn hold(mut socket: TcpStream, shared: &RecorderState) -> io::Result<()> {
     socket.set_read_timeout(Some(PATIENCE))?;
     socket.set_write_timeout(Some(PATIENCE))?;
     socket.set_nodelay(true)?;
@@ -140,7 +140,7 @@ fn body(
 }
 
 struct Conversation<'s> {
-    shared: &'s Shared,
+    shared: &'s RecorderState,
     /// The connection that the last answer came by, if it may be used again.
     upstream: Option<Upstream>,
     /// The server that a tunnel leads to.

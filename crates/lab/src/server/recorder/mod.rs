@@ -64,7 +64,7 @@ pub struct Recorded {
     pub complaints: Vec<String>,
 }
 
-struct Shared {
+struct RecorderState {
     folder: PathBuf,
     authority: Authority,
     /// TLS towards programs, by host.
@@ -75,7 +75,7 @@ struct Shared {
 
 /// A running recorder; it takes no more connections when dropped.
 pub struct Recorder {
-    shared: Arc<Shared>,
+    shared: Arc<RecorderState>,
     address: SocketAddr,
     listener: TcpListener,
     thread: Option<JoinHandle<()>>,
@@ -98,7 +98,7 @@ impl Recorder {
         let client = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
         let mut client = client.with_root_certificates(roots).with_no_client_auth();
         client.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(RecorderState {
             folder: folder.into(),
             authority,
             faces: Mutex::default(),
@@ -164,7 +164,7 @@ impl Drop for Recorder {
     }
 }
 
-impl Shared {
+impl RecorderState {
     /// TLS as `host`.
     fn face(&self, host: &str) -> Result<Arc<ServerConfig>, AuthorityError> {
         let mut faces = lock(&self.faces);

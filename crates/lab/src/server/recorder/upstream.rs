@@ -1,6 +1,6 @@
 //! The recorder's connections to servers, and the authorities that it trusts.
 
-use super::Shared;
+use super::RecorderState;
 use crate::page::recording::Scheme;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -95,7 +95,7 @@ pub(super) struct Upstream {
 
 impl Upstream {
     /// Connects to the first address that answers; TLS follows with the first bytes.
-    pub fn connect(server: &Server, shared: &Shared) -> io::Result<Self> {
+    pub fn connect(server: &Server, shared: &RecorderState) -> io::Result<Self> {
         let addresses: Vec<SocketAddr> = (server.host.as_str(), server.port).to_socket_addrs()?.collect();
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in addresses {

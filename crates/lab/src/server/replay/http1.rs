@@ -1,6 +1,6 @@
 //! Recorded answers over HTTP/1.1: byte for byte, one request after the other.
 
-use super::Shared;
+use super::ReplayState;
 use crate::page::recording::{Asked, Exchange, Message, Scheme};
 use crate::server::files::more;
 use crate::server::head::{self, Chunks, Framing};
@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 const LONGEST_BODY: u64 = 64 << 20;
 
 /// Answers until the other side closes, an answer says that the connection ends, or something cannot be read.
-pub(super) fn serve(stream: &mut (impl Read + Write), shared: &Shared, over_tls: bool) -> io::Result<()> {
+pub(super) fn serve(stream: &mut (impl Read + Write), shared: &ReplayState, over_tls: bool) -> io::Result<()> {
     let mut read = Vec::new();
     loop {
         let end = loop {
@@ -157,19 +157,19 @@ pub(super) mod tests {
     }
 
     /// What is answered to these bytes over plain HTTP.
-    pub fn answer(shared: &Shared, asked: Vec<u8>) -> Vec<u8> {
+    pub fn answer(shared: &ReplayState, asked: Vec<u8>) -> Vec<u8> {
         let mut wire = Wire(io::Cursor::new(asked), Vec::new());
         serve(&mut wire, shared, false).unwrap();
         wire.1
     }
 
-    fn talk_over(shared: &Shared, said: &str, over_tls: bool) -> String {
+    fn talk_over(shared: &ReplayState, said: &str, over_tls: bool) -> String {
         let mut wire = Wire(io::Cursor::new(said.as_bytes().to_vec()), Vec::new());
         serve(&mut wire, shared, over_tls).unwrap();
         String::from_utf8_lossy(&wire.1).into_owned()
     }
 
-    fn talk(shared: &Shared, said: &str) -> String {
+    fn talk(shared: &ReplayState, said: &str) -> String {
         talk_over(shared, said, true)
     }
 

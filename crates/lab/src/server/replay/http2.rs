@@ -1,6 +1,6 @@
 //! Recorded answers over HTTP/2 (RFC 9113), by the crate `h2`. What they look like there is [`super::multiplexed`]'s.
 
-use super::{Shared, multiplexed};
+use super::{ReplayState, multiplexed};
 use crate::page::recording::{Asked, Scheme};
 use crate::server::head;
 use h2::server::SendResponse;
@@ -17,7 +17,7 @@ type Content = std::io::Cursor<Vec<u8>>;
 const STREAMS: u32 = 128;
 
 /// Answers until the other side goes away, or says nothing for long.
-pub(super) async fn serve<S>(stream: S, shared: Arc<Shared>) -> Result<(), h2::Error>
+pub(super) async fn serve<S>(stream: S, shared: Arc<ReplayState>) -> Result<(), h2::Error>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -44,7 +44,7 @@ where
 }
 
 /// What goes wrong with a stream is for the client to report.
-async fn answer(request: Request<RecvStream>, mut respond: SendResponse<Content>, shared: Arc<Shared>) {
+async fn answer(request: Request<RecvStream>, mut respond: SendResponse<Content>, shared: Arc<ReplayState>) {
     let (parts, mut body) = request.into_parts();
     while let Some(Ok(bytes)) = body.data().await {
         // The window opens again for what is thrown away.

@@ -3,7 +3,7 @@
 //! Streams of a connection share it evenly, whatever urgency their requests say: h3 does not tell quinn. Congestion
 //! control is quinn's CUBIC and remembers nothing, so that loads do not learn from each other.
 
-use super::{Shared, multiplexed};
+use super::{ReplayState, multiplexed};
 use crate::page::recording::{Asked, Scheme};
 use crate::server::head;
 use bytes::Bytes;
@@ -32,7 +32,7 @@ pub(super) struct Listeners {
 
 impl Listeners {
     /// Listens on UDP `port` of each of `ips`, in the namespace of the calling thread.
-    pub fn start(ips: &[IpAddr], port: u16, shared: &Arc<Shared>) -> io::Result<Self> {
+    pub fn start(ips: &[IpAddr], port: u16, shared: &Arc<ReplayState>) -> io::Result<Self> {
         let mut tls = (*shared.tls.plain).clone();
         tls.alpn_protocols = vec![b"h3".to_vec()];
         let tls = QuicServerConfig::try_from(tls).map_err(io::Error::other)?;
@@ -78,7 +78,7 @@ impl Drop for Listeners {
     }
 }
 
-async fn accept(endpoint: Endpoint, shared: Arc<Shared>) {
+async fn accept(endpoint: Endpoint, shared: Arc<ReplayState>) {
     let mut connections = JoinSet::new();
     while let Some(incoming) = endpoint.accept().await {
         connections.spawn(connection(incoming, shared.clone()));
@@ -87,7 +87,7 @@ async fn accept(endpoint: Endpoint, shared: Arc<Shared>) {
 }
 
 /// What goes wrong on a connection is for the program at its other end to tell.
-async fn connection(incoming: Incoming, shared: Arc<Shared>) {
+async fn connection(incoming: Incoming, shared: Arc<ReplayState>) {
     let Ok(opened) = incoming.await else { return };
     shared.connections.fetch_add(1, Ordering::Relaxed);
     let mut builder = h3::server::builder();
@@ -106,7 +106,7 @@ async fn connection(incoming: Incoming, shared: Arc<Shared>) {
     while answering.join_next().await.is_some() {}
 }
 
-async fn answer(resolver: RequestResolver<h3_quinn::Connection, Bytes>, shared: Arc<Shared>) {
+async fn answer(resolver: RequestResolver<h3_quinn::Connection, Bytes>, shared: Arc<ReplayState>) {
     let Ok((request, mut stream)) = resolver.resolve_request().await else { return };
     // Bodies of requests are thrown away.
     while let Ok(Some(_)) = stream.recv_data().await {}

@@ -60,7 +60,7 @@ impl Served {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ReplayState {
     clock: Clock,
     answers: Answers,
     tls: Tls,
@@ -108,7 +108,7 @@ impl Tls {
     }
 }
 
-impl Shared {
+impl ReplayState {
     fn new(answers: Answers, tls: Tls) -> Self {
         let (connections, answered, missing, unanswered) = Default::default();
         Self { clock: Clock::new(), answers, tls, connections, answered, missing, unanswered }
@@ -156,7 +156,7 @@ fn over_tls<'v>(name: &[u8], value: &'v [u8]) -> Cow<'v, [u8]> {
 
 /// A running server; it takes no more connections when dropped.
 pub struct ReplayServer {
-    shared: Arc<Shared>,
+    shared: Arc<ReplayState>,
     listeners: Vec<(TcpListener, JoinHandle<()>)>,
     quic: Option<http3::Listeners>,
 }
@@ -164,7 +164,7 @@ pub struct ReplayServer {
 impl ReplayServer {
     /// A server of these answers, that listens nowhere yet.
     pub fn new(answers: Answers, tls: Tls) -> Self {
-        Self { shared: Arc::new(Shared::new(answers, tls)), listeners: Vec::new(), quic: None }
+        Self { shared: Arc::new(ReplayState::new(answers, tls)), listeners: Vec::new(), quic: None }
     }
 
     /// Listens on `port` of `ip`, in the network namespace of the calling thread: for TLS, or for plain HTTP/1.1.
@@ -202,7 +202,7 @@ impl ReplayServer {
 
     /// What was asked for so far.
     pub fn served(&self) -> Served {
-        let Shared { connections, answered, missing, unanswered, .. } = &*self.shared;
+        let ReplayState { connections, answered, missing, unanswered, .. } = &*self.shared;
         Served {
             connections: connections.load(Ordering::Relaxed),
             answered: answered.load(Ordering::Relaxed),
@@ -223,7 +223,7 @@ impl Drop for ReplayServer {
     }
 }
 
-fn plain(mut socket: TcpStream, shared: &Shared) -> io::Result<()> {
+fn plain(mut socket: TcpStream, shared: &ReplayState) -> io::Result<()> {
     prepare(&socket)?;
     http1::serve(&mut socket, shared, false)
 }
@@ -234,7 +234,7 @@ fn prepare(socket: &TcpStream) -> io::Result<()> {
     socket.set_nodelay(true)
 }
 
-fn secure(socket: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
+fn secure(socket: TcpStream, shared: Arc<ReplayState>) -> io::Result<()> {
     prepare(&socket)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let stream = runtime.block_on(async { tokio::time::timeout(PATIENCE, greet(socket, &shared.tls)).await })??;
@@ -269,7 +269,7 @@ mod tests {
     use crate::server::authority::Authority;
 
     /// A server of one answer, to `GET /x?t=1` of `a.example`, with these fields and this body.
-    pub(super) fn shared(said: &[(&str, &str)], body: &[u8]) -> Shared {
+    pub(super) fn shared(said: &[(&str, &str)], body: &[u8]) -> ReplayState {
         let fields =
             |list: &[(&str, &str)]| list.iter().map(|(n, v)| (n.as_bytes().to_vec(), v.as_bytes().to_vec())).collect();
         let exchange = Exchange {
@@ -285,7 +285,7 @@ mod tests {
         };
         let folder = tempfile::tempdir().unwrap();
         let config = Authority::create(folder.path()).unwrap().servers(&["a.example".into()]).unwrap();
-        Shared::new(Answers::new(vec![exchange]), Tls::new(&config, BTreeSet::new()))
+        ReplayState::new(Answers::new(vec![exchange]), Tls::new(&config, BTreeSet::new()))
     }
 
     /// A recorded request as it went over the wire.
@@ -310,7 +310,7 @@ mod tests {
             let (exchanges, broken) = crate::page::recording::read(&site).unwrap();
             assert!(broken.is_empty(), "{broken:?}");
             let tls = shared(&[], b"").tls;
-            let shared = Shared::new(Answers::new(exchanges.clone()), tls);
+            let shared = ReplayState::new(Answers::new(exchanges.clone()), tls);
             let mut same = 0;
             for exchange in &exchanges {
                 let Message { first_line, fields, body } = &exchange.response;

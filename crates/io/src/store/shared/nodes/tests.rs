@@ -1,7 +1,7 @@
 //! A cluster of Debian's redis-server: slots, a node that moves them, one that stops and one that dies.
 
 use super::super::tests::{LONG, Redis, Scratch, at, free_port, recall, record, sealed_at, window};
-use super::super::{Recalled, Shared};
+use super::super::{Recalled, SharedStore};
 use super::*;
 use std::collections::BTreeSet;
 
@@ -83,7 +83,7 @@ fn place(members: &[&Member]) -> String {
     format!("redis://{}", hosts.join(","))
 }
 
-fn keep_all(shared: &Shared) {
+fn keep_all(shared: &SharedStore) {
     for last in PEERS {
         shared.keep([192, 0, 2, last].into(), record(480_000), LONG);
         assert_eq!(window(recall(shared, last)), (true, 480_000));

@@ -5,7 +5,7 @@
 
 mod workload;
 
-use super::arm::{self, BARE, EBPF, OURS, Place, Stage};
+use super::arm::{self, BARE, EBPF, OURS, Stage, Testbed};
 use super::least::LEAST;
 use super::throughput;
 use super::wire::{WIRED, Wire};
@@ -57,7 +57,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
     workload::raise_limit();
     let wire = Wire::lay()?;
-    let stage = Stage::new(Place::Wire(&wire), cx.program.clone())?;
+    let stage = Stage::new(Testbed::Wire(&wire), cx.program.clone())?;
     let on = |listener: TcpListener, serve: fn(&TcpListener)| {
         let to = listener.local_addr();
         std::thread::spawn(move || serve(&listener));

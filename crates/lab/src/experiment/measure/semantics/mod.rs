@@ -7,7 +7,7 @@
 mod checks;
 mod peers;
 
-use super::arm::{self, Place, Stage};
+use super::arm::{self, Stage, Testbed};
 use crate::experiment::{Condition, Context, Entry, Outcome, Row, Speeds};
 use crate::netns::Network;
 use crate::world::{Fate, Host, Record, Reply, Site, World};
@@ -64,7 +64,7 @@ fn world() -> World {
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
     let network = Network::build(&world())?;
-    let stage = Stage::new(Place::Network(&network), cx.program.clone())?;
+    let stage = Stage::new(Testbed::Network(&network), cx.program.clone())?;
     network
         .on_client(|| Netlink::open()?.route(UNROUTED.parse::<IpAddr>().expect("an address"), 32, Via::Nowhere))??;
     let wanted: Vec<&Check> = checks::ALL.iter().filter(|check| cx.wants(check.name)).collect();

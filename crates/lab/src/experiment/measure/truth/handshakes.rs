@@ -1,7 +1,7 @@
 //! How long connecting takes, connection by connection: what programs in the kernel say, beside the SYN and its answer in tshark's
 //! capture; whether one of many connections is missing, and whose they are.
 
-use super::super::arm::{Place, Stage};
+use super::super::arm::{Stage, Testbed};
 use super::super::latency;
 use super::capture::Capture;
 use super::{measured, owners, rtt};
@@ -26,7 +26,7 @@ const MISSING: Target = Target::AtMost(0.0);
 /// have others than the program's, so that this is for programs in the kernel alone.
 pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, folder: &Path) -> anyhow::Result<()> {
     let network = Network::build(&latency::world(LINK, PEER, cx.seed))?;
-    let stage = Stage::new(Place::Network(&network), cx.program.clone())?;
+    let stage = Stage::new(Testbed::Network(&network), cx.program.clone())?;
     let listener = stage.on_servers(|| TcpListener::bind((PEER, 0)))??;
     let to = listener.local_addr()?;
     std::thread::spawn(move || owners::serve(&listener));

@@ -1,7 +1,7 @@
 //! Whose connections are: programs that connect and close at once say their own numbers and ports, and each connection is to be
 //! said to be of the process that had the port.
 
-use super::super::arm::{EBPF, Place, Stage};
+use super::super::arm::{EBPF, Stage, Testbed};
 use super::super::wire::{WIRED, Wire};
 use super::measured;
 use crate::experiment::target::Target;
@@ -127,7 +127,7 @@ pub(super) fn serve(listener: &TcpListener) {
 /// A row for each shape.
 pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, file: &Path) -> anyhow::Result<()> {
     let wire = Wire::lay()?;
-    let stage = Stage::new(Place::Wire(&wire), cx.program.clone())?;
+    let stage = Stage::new(Testbed::Wire(&wire), cx.program.clone())?;
     let (mut all, mut right) = (0, 0);
     let wanted: Vec<_> = SHAPES.iter().filter(|shape| cx.wants(shape.name)).collect();
     for (n, shape) in wanted.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! How fast data goes: what is said of each connection, beside what tshark finds in a capture of its own on the other side of the
 //! forwarder: bytes that were acknowledged over the time in which some were on their way.
 
-use super::super::arm::{Place, Stage};
+use super::super::arm::{Stage, Testbed};
 use super::super::latency;
 use super::capture::Capture;
 use super::measured;
@@ -98,7 +98,7 @@ fn serve(listener: &TcpListener) {
 pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, folder: &Path) -> anyhow::Result<()> {
     outcome.conditions.push(Condition { name: CONDITION.into(), about: ABOUT.into() });
     let network = Network::build(&latency::world(LINK, PEER, cx.seed))?;
-    let stage = Stage::new(Place::Network(&network), cx.program.clone())?;
+    let stage = Stage::new(Testbed::Network(&network), cx.program.clone())?;
     let listener = stage.on_servers(|| TcpListener::bind((PEER, 0)))??;
     let to = listener.local_addr()?;
     std::thread::spawn(move || serve(&listener));
@@ -125,8 +125,8 @@ pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, folder: &Path) -> any
     // One after the other: in the order in which they were begun they are the same.
     let mut off: Vec<(Shape, Vec<f64>)> = shapes().map(|shape| (shape, Vec::new())).collect();
     for (n, (line, seen)) in lines.iter().zip(seen.values()).enumerate() {
-        let place = n % off.len();
-        let (shape, off) = &mut off[place];
+        let testbed = n % off.len();
+        let (shape, off) = &mut off[testbed];
         let (meter, captured) = if shape.up { ("up_mbit_s", seen.up()) } else { ("down_mbit_s", seen.down()) };
         let told = line[meter].as_f64().with_context(|| format!("no {meter} in {line}"))?;
         off.push((told / captured - 1.0).abs() * 100.0);

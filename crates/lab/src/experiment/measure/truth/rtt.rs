@@ -1,7 +1,7 @@
 //! How long round trips take: what is said of each connection, beside what tshark finds in a capture of its own on the other side of
 //! the forwarder.
 
-use super::super::arm::{EBPF, Place, Stage};
+use super::super::arm::{EBPF, Stage, Testbed};
 use super::super::latency;
 use super::capture::Capture;
 use super::measured;
@@ -51,7 +51,7 @@ pub fn probe(to: SocketAddr, connections: u64) -> io::Result<Value> {
 pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, folder: &Path) -> anyhow::Result<()> {
     outcome.conditions.push(Condition { name: CONDITION.into(), about: ABOUT.into() });
     let network = Network::build(&latency::world(LINK, PEER, cx.seed))?;
-    let stage = Stage::new(Place::Network(&network), cx.program.clone())?;
+    let stage = Stage::new(Testbed::Network(&network), cx.program.clone())?;
     let listener = stage.on_servers(|| TcpListener::bind((PEER, 0)))??;
     let to = listener.local_addr()?;
     std::thread::spawn(move || latency::serve(&listener));

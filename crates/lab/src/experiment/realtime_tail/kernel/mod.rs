@@ -95,7 +95,7 @@ pub struct Played {
     pub unbundled: Option<String>,
 }
 
-/// Plays a condition. Call it inside (see `netns::Entry::enter`).
+/// Plays a condition. Call it inside (see `netns::InnerCommand::enter`).
 pub fn play(condition: &Condition, stack: Stack, size: Size, seed: u64) -> anyhow::Result<Played> {
     let mut played = Played {
         arms: vec![Vec::new(); ARMS.len()],

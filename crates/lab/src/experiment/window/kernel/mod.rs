@@ -39,7 +39,7 @@ pub struct Played {
 }
 
 /// Two hosts and the link between them.
-struct Place {
+struct HostPair {
     nodes: Nodes,
     server: Server,
     client: Client,
@@ -54,7 +54,7 @@ pub fn address(side: usize, port: u16) -> SocketAddr {
     SocketAddr::new(End { wire: 0, side }.address(Family::V4), port)
 }
 
-impl Place {
+impl HostPair {
     fn build(path: &Path, rule: &headstart_quic::CarefulResume, seed: u64) -> anyhow::Result<Self> {
         let nodes = Nodes::build(&scenario(path, seed)?).context("building the network")?;
         let identity = crate::sim::quic::Identity::new()?;
@@ -80,47 +80,47 @@ impl Place {
     }
 }
 
-/// Plays one trial. Call it inside (see `netns::Entry::enter`).
+/// Plays one trial. Call it inside (see `netns::InnerCommand::enter`).
 pub fn play(cell: &Cell, rule: &str, seed: u64) -> anyhow::Result<Played> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let clock = Clock::new();
     let memory = memory(rule, clock.origin())?;
     let played = runtime.block_on(async {
-        let mut place = Place::build(&cell.path, &memory, seed)?;
+        let mut pair = HostPair::build(&cell.path, &memory, seed)?;
         let mut background = Background::none();
         if cell.flows > 0 {
-            background = Background::start(&place.nodes, cell.flows, seed, clock)?;
+            background = Background::start(&pair.nodes, cell.flows, seed, clock)?;
             rest(SETTLED).await;
         }
         let mut doubts = Vec::new();
         // A rule without memory needs no past, but for the queues that others fill.
         let before = if rule == super::DEFAULT && cell.flows == 0 { 0 } else { cell.before };
         for _ in 0..before {
-            place.client.fetch(cell.history, LIMIT, clock).await?;
+            pair.client.fetch(cell.history, LIMIT, clock).await?;
             rest(PAUSE).await;
         }
         if let Some(then) = &cell.then {
             // What is remembered of one path meets another, between the same addresses.
-            doubts.extend(place.doubts()?);
-            drop(place);
-            place = Place::build(then, &memory, seed ^ 0x5eed)?;
+            doubts.extend(pair.doubts()?);
+            drop(pair);
+            pair = HostPair::build(then, &memory, seed ^ 0x5eed)?;
         }
         if cell.moved {
             memory.move_to(NetworkId(2));
         }
-        let (start, drops, came) = (clock.now(), place.drops(), background.received());
-        let took = place.client.fetch(cell.bytes, LIMIT, clock).await?;
+        let (start, drops, came) = (clock.now(), pair.drops(), background.received());
+        let took = pair.client.fetch(cell.bytes, LIMIT, clock).await?;
         rest((start + cell.horizon).since(clock.now())).await;
         let spent = clock.now().since(start).as_secs_f64();
-        let ended = place.server.last();
+        let ended = pair.server.last();
         let seen = Seen {
             ms: took.map(|took| took.as_secs_f64() * 1e3),
-            drops: (place.drops() - drops) as f64,
+            drops: (pair.drops() - drops) as f64,
             lost: 100.0 * ended.lost as f64 / ended.sent.max(1) as f64,
             background: if cell.flows > 0 { (background.received() - came) as f64 * 8e-6 / spent } else { 0.0 },
         };
         doubts.extend(background.end());
-        doubts.extend(place.doubts()?);
+        doubts.extend(pair.doubts()?);
         anyhow::Ok(Played { seen, doubts })
     });
     runtime.shutdown_background();
