@@ -20,7 +20,7 @@ const CITATION: &str = concat!("//", "= RFC ");
 type Key = (i64, String);
 
 /// A citation: of what, in which file, on which line.
-type Place = (Key, String, usize);
+type Citation = (Key, String, usize);
 
 #[derive(Debug)]
 struct Requirement {
@@ -115,7 +115,7 @@ fn read(tree: &Tree) -> Result<List, Violation> {
 }
 
 /// What each file cites, and every citation with its place.
-fn citations(tree: &Tree) -> (BTreeMap<Key, Cited>, Vec<Place>) {
+fn citations(tree: &Tree) -> (BTreeMap<Key, Cited>, Vec<Citation>) {
     let (mut cited, mut places) = (BTreeMap::<Key, Cited>::new(), Vec::new());
     for file in tree.rust() {
         let code = production_lines(&crate::source::code_only(&file.text));

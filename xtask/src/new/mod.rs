@@ -17,13 +17,13 @@ struct Kind {
     /// The new file.
     template: &'static str,
     /// What is written elsewhere.
-    places: &'static [Place],
+    places: &'static [Insertion],
     /// What to do next.
     next: &'static str,
 }
 
 /// A text to be put into a file that is there.
-struct Place {
+struct Insertion {
     path: &'static str,
     at: At,
     text: &'static str,
@@ -42,13 +42,13 @@ enum At {
 }
 
 /// The line that declares the module.
-const fn module(path: &'static str) -> Place {
-    Place { path, at: At::Before("mod "), text: "mod {module};\n" }
+const fn module(path: &'static str) -> Insertion {
+    Insertion { path, at: At::Before("mod "), text: "mod {module};\n" }
 }
 
 /// The lines of the registry.
-const fn entry(path: &'static str, text: &'static str) -> Place {
-    Place { path, at: At::EndOf("pub const ALL", "];"), text }
+const fn entry(path: &'static str, text: &'static str) -> Insertion {
+    Insertion { path, at: At::EndOf("pub const ALL", "];"), text }
 }
 
 /// Every kind.
@@ -64,7 +64,7 @@ const ALL: &[Kind] = &[
                 "    Entry {\n        name: \"{name}\",\n        what: \"TODO: what it does, in a line\",\n        lab_only: false,\n        \
                        asks_https: false,\n        new: || Box::new({module}::{Type}),\n    },\n",
             ),
-            Place {
+            Insertion {
                 path: "crates/core/src/connect/tests/stories.rs",
                 at: At::End,
                 text: "\n#[test]\nfn {module}_goes_as_soon_as_aaaa_is_there() {\n    let mut s = Story::of(\"{name}\").site(SITE, 1, \
@@ -84,7 +84,7 @@ const ALL: &[Kind] = &[
                 "crates/core/src/steer/policy/mod.rs",
                 "    published(\"{name}\", \"TODO: what it does, in a line\", || Box::new({module}::{Type})),\n",
             ),
-            Place {
+            Insertion {
                 path: "crates/core/src/steer/policy/mod.rs",
                 at: At::BeforeLast("}"),
                 text: "\n    #[test]\n    fn {module}_goes_by_length_alone() {\n        let flow = Flow::default();\n        \
@@ -101,7 +101,7 @@ const ALL: &[Kind] = &[
         places: &[
             module("crates/core/src/forward/meter/mod.rs"),
             entry("crates/core/src/forward/meter/mod.rs", "    {module}::ENTRY,\n"),
-            Place {
+            Insertion {
                 path: "crates/core/src/forward/meter/mod.rs",
                 at: At::BeforeLast("            ]"),
                 text: "                // TODO: what it is of the flow above.\n                (\"{module}\", 90.0),\n",
@@ -115,7 +115,7 @@ const ALL: &[Kind] = &[
         template: include_str!("link.txt"),
         places: &[
             module("crates/link/src/delay/mod.rs"),
-            Place {
+            Insertion {
                 path: "crates/link/src/delay/mod.rs",
                 at: At::Before("pub use "),
                 text: "pub use {module}::{module};\n",
@@ -131,12 +131,12 @@ const ALL: &[Kind] = &[
         places: &[
             module("crates/lab/src/experiment/mod.rs"),
             entry("crates/lab/src/experiment/mod.rs", "    {module}::ENTRY,\n"),
-            Place {
+            Insertion {
                 path: "docs/claims.toml",
                 at: At::End,
                 text: "\n[[instrument]]\nexperiment = \"{name}\"\nwhat = \"TODO: what it measures, one sentence\"\n",
             },
-            Place {
+            Insertion {
                 path: "docs/guide/lab.md",
                 at: At::EndOf("| all at once", ""),
                 text: "| TODO: its column | `{name}` |\n",
