@@ -3,7 +3,7 @@
 //! The list is made by the C library itself, one numeric address at a time, and chained: ports, socket types and
 //! memory are its own, and its freeaddrinfo (which frees node by node, as POSIX demands for sublists) needs no wrapping.
 
-use crate::ask::{Asked, Came, Line, Patience};
+use crate::ask::{Came, Line, Patience, Received};
 use crate::{original, session, waits};
 use headstart_core::path::Family;
 use headstart_core::wire::shim::{Reply, Request};
@@ -75,9 +75,9 @@ pub(crate) unsafe fn take(
 ) -> Option<c_int> {
     let (wait, _) = waits::end(question)?;
     let reply = match wait.line.receive(came)? {
-        Asked::Reply(reply, _) => reply,
+        Received::Reply(reply, _) => reply,
         // The C library starts over.
-        Asked::Interrupted | Asked::TimedOut => return None,
+        Received::Interrupted | Received::TimedOut => return None,
     };
     match reply {
         // SAFETY: `service`, `hints` and `res` are the caller's.

@@ -8,7 +8,7 @@ use std::ffi::c_int;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 
 /// What came of a question.
-pub(crate) enum Asked {
+pub(crate) enum Received {
     /// The supervisor's answer.
     Reply(Reply, Option<OwnedFd>),
     /// A signal handler ran (without SA_RESTART) while we waited.
@@ -107,11 +107,11 @@ impl Line {
     }
 
     /// The answer, after the wait for it.
-    pub(crate) fn receive(&self, came: Came) -> Option<Asked> {
+    pub(crate) fn receive(&self, came: Came) -> Option<Received> {
         match came {
             Came::Answer => receive(&self.socket),
-            Came::Interrupted => Some(Asked::Interrupted),
-            Came::TimedOut => Some(Asked::TimedOut),
+            Came::Interrupted => Some(Received::Interrupted),
+            Came::TimedOut => Some(Received::TimedOut),
         }
     }
 
@@ -137,7 +137,7 @@ fn limit(fd: c_int, option: c_int, time: libc::timeval) {
     unsafe { original::setsockopt(fd, libc::SOL_SOCKET, option, (&raw const time).cast(), size) };
 }
 
-fn receive(socket: &OwnedFd) -> Option<Asked> {
+fn receive(socket: &OwnedFd) -> Option<Received> {
     let mut bytes = [0u8; MAX_MESSAGE];
     // Room for one descriptor, aligned for its header.
     let mut control = [0u64; 4];
@@ -152,14 +152,14 @@ fn receive(socket: &OwnedFd) -> Option<Asked> {
     let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT) };
     if got < 0 {
         return match original::errno() {
-            libc::EINTR => Some(Asked::Interrupted),
-            libc::EAGAIN => Some(Asked::TimedOut),
+            libc::EINTR => Some(Received::Interrupted),
+            libc::EAGAIN => Some(Received::TimedOut),
             _ => None,
         };
     }
     let descriptor = passed(&message);
     let reply = Reply::decode(bytes.get(..usize::try_from(got).ok()?)?)?;
-    Some(Asked::Reply(reply, descriptor))
+    Some(Received::Reply(reply, descriptor))
 }
 
 /// The descriptor that came with a message.

@@ -1,6 +1,6 @@
 //! connect(2): whether it is one that the supervisor may serve, and the exchange of the socket if it does.
 
-use crate::ask::{Asked, Came, Line, Patience};
+use crate::ask::{Came, Line, Patience, Received};
 use crate::options::{Setting, Socket};
 use crate::waits::{self, Connecting};
 use crate::{marks, options, original, session};
@@ -107,22 +107,22 @@ pub(crate) unsafe fn finish(
     }
     Some(match asked {
         // Something else has come to hold the socket meanwhile, and would go on holding this one.
-        Asked::Reply(Reply::HandOver { .. }, _) if !marks::may_exchange(fd) => Served::Declined,
-        Asked::Reply(Reply::HandOver { connected }, Some(new)) => {
+        Received::Reply(Reply::HandOver { .. }, _) if !marks::may_exchange(fd) => Served::Declined,
+        Received::Reply(Reply::HandOver { connected }, Some(new)) => {
             exchange(fd, &socket, &carried?, new, connected).unwrap_or(Served::Declined)
         }
-        Asked::Reply(Reply::Failed(errno), _) => Served::Failed(errno),
-        Asked::Reply(..) => Served::Declined,
-        Asked::Interrupted if socket.nonblocking => Served::Declined,
+        Received::Reply(Reply::Failed(errno), _) => Served::Failed(errno),
+        Received::Reply(..) => Served::Declined,
+        Received::Interrupted if socket.nonblocking => Served::Declined,
         // connect(2): interrupted, "the connection shall be established asynchronously".
         // SAFETY: the caller's contract.
-        Asked::Interrupted => Served::Failed(unsafe { begin_in_kernel(fd, addr, len) }.unwrap_or(libc::EINTR)),
+        Received::Interrupted => Served::Failed(unsafe { begin_in_kernel(fd, addr, len) }.unwrap_or(libc::EINTR)),
         // socket(7): SO_SNDTIMEO has run out; the connection goes on and EINPROGRESS says so.
-        Asked::TimedOut if !socket.nonblocking && socket.send_timeout.is_some() => {
+        Received::TimedOut if !socket.nonblocking && socket.send_timeout.is_some() => {
             // SAFETY: the caller's contract.
             Served::Failed(unsafe { begin_in_kernel(fd, addr, len) }.unwrap_or(libc::EINPROGRESS))
         }
-        Asked::TimedOut => Served::Declined,
+        Received::TimedOut => Served::Declined,
     })
 }
 
