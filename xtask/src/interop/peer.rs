@@ -35,7 +35,7 @@ enum Kind {
 }
 
 /// What a client is to fetch.
-pub struct Asked<'a> {
+pub struct FetchOrder<'a> {
     /// The case.
     pub case: &'a str,
     /// Where.
@@ -196,7 +196,7 @@ fn command(words: &[PathBuf]) -> Command {
 
 impl Ready {
     /// Its client; several commands run one after the other.
-    pub fn client(&self, asked: &Asked<'_>) -> Vec<Command> {
+    pub fn client(&self, asked: &FetchOrder<'_>) -> Vec<Command> {
         let url = format!("https://127.0.0.1:{}/{}", asked.port, asked.file);
         match &self.kind {
             Kind::Own(words) => {
@@ -232,7 +232,7 @@ impl Ready {
     }
 
     /// What is wrong with what its client printed and left, though it ended well.
-    pub fn doubt(&self, asked: &Asked<'_>, said: &str) -> Option<String> {
+    pub fn doubt(&self, asked: &FetchOrder<'_>, said: &str) -> Option<String> {
         if let Kind::Own(_) = self.kind {
             return None;
         }
@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn what_ngtcp2_printed_is_counted() {
         let ready = Ready { version: String::new(), kind: Kind::Ngtcp2(["c".into(), "s".into()]) };
-        let asked = |case| Asked {
+        let asked = |case| FetchOrder {
             case,
             port: 1,
             file: "nothing",

@@ -1,7 +1,7 @@
 //! One round: a server, a relay, a client, and how each ended.
 
 use super::case::{CLOSE, Case, EARLY, File, MIGRATION, RETRY};
-use super::peer::{Asked, Ready, Served};
+use super::peer::{FetchOrder, Ready, Served};
 use super::relay::Relay;
 use crate::step::{pause, timed};
 use std::fs::{self, File as Output};
@@ -220,7 +220,7 @@ impl Scene<'_> {
         fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
         let (name, bytes) = (case.file.name(), case.file.bytes());
         let certificate = &self.pair.certificate;
-        let asked = Asked { case: case.name, port: relay.port(), file: name, bytes, folder: &folder, certificate };
+        let asked = FetchOrder { case: case.name, port: relay.port(), file: name, bytes, folder: &folder, certificate };
         let commands = if serves { peer.client(&asked) } else { vec![self.get(&asked)] };
         let mut said = String::new();
         for command in commands {
@@ -244,7 +244,7 @@ impl Scene<'_> {
     }
 
     /// What fetches.
-    fn get(&self, asked: &Asked<'_>) -> Command {
+    fn get(&self, asked: &FetchOrder<'_>) -> Command {
         let mut get = Command::new(self.headstart);
         get.args(["get", "--insecure", "--http", "3", "--store", "memory", "--quiet", "--json"]);
         if asked.case == EARLY {
@@ -258,7 +258,7 @@ impl Scene<'_> {
 }
 
 /// What is wrong with what `get` told and left, though it ended well.
-fn own_doubt(asked: &Asked<'_>, said: &str) -> Option<String> {
+fn own_doubt(asked: &FetchOrder<'_>, said: &str) -> Option<String> {
     let came = fs::metadata(asked.folder.join(asked.file)).map_or(0, |found| found.len());
     if came != asked.bytes as u64 {
         return Some(format!("{came} of {} bytes", asked.bytes));
