@@ -1,7 +1,7 @@
 //! `headstart completions SHELL` and `headstart man [DIR]`: completion scripts, man pages and the book's reference pages, generated
 //! from the command line and the settings.
 
-use crate::config::Kind;
+use crate::config::SettingType;
 use crate::{config, exit};
 use anyhow::Context as _;
 use clap::builder::PossibleValuesParser;
@@ -195,11 +195,11 @@ fn settings() -> String {
             let _ = write!(text, "\n## {section}\n\n| setting | values | default | |\n|---|---|---|---|\n");
         }
         let values = match setting.kind {
-            Kind::Flag => "`true`, `false`".to_owned(),
-            Kind::Whole { least, most } => format!("{least} to {most}"),
-            Kind::Share => "0 to 1".to_owned(),
-            Kind::Choice(choices) => choices().iter().map(|c| format!("`{c}`")).collect::<Vec<_>>().join(", "),
-            Kind::Text(_) => "text".to_owned(),
+            SettingType::Flag => "`true`, `false`".to_owned(),
+            SettingType::Whole { least, most } => format!("{least} to {most}"),
+            SettingType::Share => "0 to 1".to_owned(),
+            SettingType::Choice(choices) => choices().iter().map(|c| format!("`{c}`")).collect::<Vec<_>>().join(", "),
+            SettingType::Text(_) => "text".to_owned(),
         };
         let cell = |text: &str| text.replace('|', "\\|");
         let (what, source) = (cell(setting.what), cell(setting.source));

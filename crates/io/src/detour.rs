@@ -23,7 +23,7 @@ pub struct InterfaceId<'a> {
 
 /// Where the packets of an interface go. All three are in the network namespace of the calling thread.
 #[derive(Clone, Copy, Debug)]
-pub struct Way<'a> {
+pub struct DetourPlan<'a> {
     /// The interface. It has Ethernet headers.
     pub interface: InterfaceId<'a>,
     /// The veth that takes what is about to leave, and gives back what has arrived.
@@ -47,9 +47,9 @@ impl std::fmt::Debug for Detour {
 
 impl Detour {
     /// Puts it in force. Needs CAP_BPF and CAP_NET_ADMIN of the host, not only of a user namespace.
-    pub fn attach(way: &Way<'_>) -> Result<Self, KernelError> {
+    pub fn attach(way: &DetourPlan<'_>) -> Result<Self, KernelError> {
         let mut loader = EbpfLoader::new();
-        let Way { interface, inner, outer, mark } = way;
+        let DetourPlan { interface, inner, outer, mark } = way;
         loader.override_global("INTERFACE", &interface.index, true).override_global("INNER", &inner.index, true);
         loader.override_global("OUTER", &outer.index, true).override_global("MARK", mark, true);
         let mut ebpf = loader.load(OBJECT).map_err(failed("the programs of the detour"))?;

@@ -37,7 +37,7 @@ impl Interest {
 
 /// What is known of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct Readiness {
     /// The token under which it is listened to.
     pub token: u64,
     /// It can be read, if only its end.
@@ -55,7 +55,7 @@ pub struct Change {
     flags: EventFlags,
 }
 
-impl Change {
+impl Readiness {
     fn of(token: u64, flags: EventFlags) -> Self {
         let has = |wanted| flags.intersects(wanted);
         Self {
@@ -191,8 +191,8 @@ impl Poll {
     }
 
     /// What the last [`wait`](Self::wait) found, with more than the tokens.
-    pub fn changes(&self) -> impl Iterator<Item = Change> {
-        self.ready.iter().map(|event| Change::of(event.data.u64(), event.flags))
+    pub fn changes(&self) -> impl Iterator<Item = Readiness> {
+        self.ready.iter().map(|event| Readiness::of(event.data.u64(), event.flags))
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// What a column holds; any value may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ColumnType {
     /// Text in UTF-8.
     Text,
     /// A number of 64 bits with a point.
@@ -31,7 +31,7 @@ pub struct Column {
     /// Its name.
     pub name: &'static str,
     /// What it holds.
-    pub kind: Kind,
+    pub kind: ColumnType,
     /// What it means.
     pub what: &'static str,
 }
@@ -49,22 +49,22 @@ pub struct Table {
 
 /// A column of text.
 pub const fn text(name: &'static str, what: &'static str) -> Column {
-    Column { name, kind: Kind::Text, what }
+    Column { name, kind: ColumnType::Text, what }
 }
 
 /// A column of numbers with a point.
 pub const fn number(name: &'static str, what: &'static str) -> Column {
-    Column { name, kind: Kind::Number, what }
+    Column { name, kind: ColumnType::Number, what }
 }
 
 /// A column of whole numbers.
 pub const fn count(name: &'static str, what: &'static str) -> Column {
-    Column { name, kind: Kind::Count, what }
+    Column { name, kind: ColumnType::Count, what }
 }
 
 /// A column of what is true or false.
 pub const fn truth(name: &'static str, what: &'static str) -> Column {
-    Column { name, kind: Kind::Truth, what }
+    Column { name, kind: ColumnType::Truth, what }
 }
 
 /// A value of a line.
@@ -142,7 +142,7 @@ impl Writing {
 fn write_column<'a>(
     writer: &mut SerializedColumnWriter<'_>,
     cells: impl Iterator<Item = &'a Cell>,
-    kind: Kind,
+    kind: ColumnType,
 ) -> anyhow::Result<()> {
     let (mut levels, mut texts, mut numbers, mut counts, mut truths) = (vec![], vec![], vec![], vec![], vec![]);
     for cell in cells {
@@ -157,10 +157,10 @@ fn write_column<'a>(
     }
     let levels = Some(levels.as_slice());
     match kind {
-        Kind::Text => writer.typed::<ByteArrayType>().write_batch(&texts, levels, None)?,
-        Kind::Number => writer.typed::<DoubleType>().write_batch(&numbers, levels, None)?,
-        Kind::Count => writer.typed::<Int64Type>().write_batch(&counts, levels, None)?,
-        Kind::Truth => writer.typed::<BoolType>().write_batch(&truths, levels, None)?,
+        ColumnType::Text => writer.typed::<ByteArrayType>().write_batch(&texts, levels, None)?,
+        ColumnType::Number => writer.typed::<DoubleType>().write_batch(&numbers, levels, None)?,
+        ColumnType::Count => writer.typed::<Int64Type>().write_batch(&counts, levels, None)?,
+        ColumnType::Truth => writer.typed::<BoolType>().write_batch(&truths, levels, None)?,
     };
     Ok(())
 }
@@ -171,10 +171,10 @@ fn message_type(table: &Table) -> String {
     for column in table.columns {
         let name = column.name;
         let _ = match column.kind {
-            Kind::Text => writeln!(text, "OPTIONAL BYTE_ARRAY {name} (STRING);"),
-            Kind::Number => writeln!(text, "OPTIONAL DOUBLE {name};"),
-            Kind::Count => writeln!(text, "OPTIONAL INT64 {name} (INTEGER(64,false));"),
-            Kind::Truth => writeln!(text, "OPTIONAL BOOLEAN {name};"),
+            ColumnType::Text => writeln!(text, "OPTIONAL BYTE_ARRAY {name} (STRING);"),
+            ColumnType::Number => writeln!(text, "OPTIONAL DOUBLE {name};"),
+            ColumnType::Count => writeln!(text, "OPTIONAL INT64 {name} (INTEGER(64,false));"),
+            ColumnType::Truth => writeln!(text, "OPTIONAL BOOLEAN {name};"),
         };
     }
     text + "}"

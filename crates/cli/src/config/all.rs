@@ -1,13 +1,13 @@
 //! Every setting, column by column. A new one is one entry here and one line in [`ALL`].
 
-use super::setting::{Kind, Setting};
+use super::setting::{Setting, SettingType};
 use headstart_core::connect::cache::Lifetime;
 use headstart_core::connect::race;
 
 /// Whether `run` prints no summary line.
 pub static QUIET: Setting = Setting {
     key: "run.quiet",
-    kind: Kind::Flag,
+    kind: SettingType::Flag,
     default: "false",
     what: "Do not print the summary line of `headstart run`; as with --quiet and HEADSTART_QUIET=1.",
     source: "our choice",
@@ -16,7 +16,7 @@ pub static QUIET: Setting = Setting {
 /// The race of connections.
 pub static RACE: Setting = Setting {
     key: "connect.race",
-    kind: Kind::Choice(races),
+    kind: SettingType::Choice(races),
     default: race::DEFAULT,
     what: "Strategy for ordering DNS lookups and connection attempts (`headstart list races`).",
     source: "docs/decisions/0004",
@@ -25,7 +25,7 @@ pub static RACE: Setting = Setting {
 /// How long answers are kept.
 pub static CACHE_LIFETIME: Setting = Setting {
     key: "connect.cache-lifetime",
-    kind: Kind::Text(|text| Lifetime::parse(text).map(drop).map_err(Into::into)),
+    kind: SettingType::Text(|text| Lifetime::parse(text).map(drop).map_err(Into::into)),
     default: "ttl",
     what: "How long DNS answers are cached: \"ttl\", \"off\", or seconds such as \"3600s\" (paper 1).",
     source: "RFC 1035, section 3.2.1: an answer is valid for its TTL",
@@ -34,7 +34,7 @@ pub static CACHE_LIFETIME: Setting = Setting {
 /// Share of races that learn.
 pub static EXPLORE: Setting = Setting {
     key: "connect.explore",
-    kind: Kind::Share,
+    kind: SettingType::Share,
     default: "0.05",
     what: "Share of connections that also try the other address family, to learn how fast it is.",
     source: "docs/decisions/0004",
@@ -43,7 +43,7 @@ pub static EXPLORE: Setting = Setting {
 /// How programs are reached.
 pub static VIA: Setting = Setting {
     key: "connect.via",
-    kind: Kind::Choice(|| vec!["auto", "preload", "seccomp"]),
+    kind: SettingType::Choice(|| vec!["auto", "preload", "seccomp"]),
     default: "auto",
     what: "How headstart hooks into a program: a preloaded library, system calls (seccomp), or both (auto).",
     source: "docs/decisions/0003 and 0006",
@@ -52,7 +52,7 @@ pub static VIA: Setting = Setting {
 /// How long the supervisor stays.
 pub static LINGER: Setting = Setting {
     key: "connect.linger",
-    kind: Kind::Whole { least: 0, most: 31_536_000 },
+    kind: SettingType::Whole { least: 0, most: 31_536_000 },
     default: "600",
     what: "How long the supervisor keeps running after the last run, in seconds.",
     source: "docs/decisions/0007: most DNS answers expire sooner",
@@ -61,7 +61,7 @@ pub static LINGER: Setting = Setting {
 /// Whether initial windows are learned.
 pub static INITCWND: Setting = Setting {
     key: "cwnd.initcwnd",
-    kind: Kind::Flag,
+    kind: SettingType::Flag,
     default: "false",
     what: "`headstart up` sets the initial congestion window of known peers from past TCP connections.",
     source: "off: a larger first flight may hurt other traffic on a small link",
@@ -70,7 +70,7 @@ pub static INITCWND: Setting = Setting {
 /// Who sets initial windows.
 pub static INITCWND_VIA: Setting = Setting {
     key: "cwnd.initcwnd-via",
-    kind: Kind::Choice(|| vec!["routes", "ebpf"]),
+    kind: SettingType::Choice(|| vec!["routes", "ebpf"]),
     default: "routes",
     what: "What sets initial windows: a route for each peer, or one program in the kernel (eBPF) that also uses the prefix of a peer, \
            sees each connection's round trip, halves after a loss, and repeats lost SYNs sooner.",
@@ -80,7 +80,7 @@ pub static INITCWND_VIA: Setting = Setting {
 /// The largest initial window.
 pub static INITCWND_MOST: Setting = Setting {
     key: "cwnd.initcwnd-most",
-    kind: Kind::Whole { least: 10, most: 200 },
+    kind: SettingType::Whole { least: 10, most: 200 },
     default: "32",
     what: "Largest initial window to set, in segments (the kernel default is 10: RFC 6928).",
     source: "our choice; 200 is the limit in paper 2",
@@ -89,7 +89,7 @@ pub static INITCWND_MOST: Setting = Setting {
 /// The share of the remembered window.
 pub static INITCWND_SHARE: Setting = Setting {
     key: "cwnd.initcwnd-share",
-    kind: Kind::Share,
+    kind: SettingType::Share,
     default: "0.5",
     what: "Share of the saved window that a new connection starts with.",
     source: "RFC 9959 (careful resume): at most half of the saved window",
@@ -98,7 +98,7 @@ pub static INITCWND_SHARE: Setting = Setting {
 /// The oldest memory that counts.
 pub static INITCWND_AGE: Setting = Setting {
     key: "cwnd.initcwnd-age",
-    kind: Kind::Whole { least: 1, most: 86_400 },
+    kind: SettingType::Whole { least: 1, most: 86_400 },
     default: "3600",
     what: "Maximum age of a saved window, in seconds.",
     source: "RFC 9040, section 6: shared state must age; one hour is our choice",
@@ -107,7 +107,7 @@ pub static INITCWND_AGE: Setting = Setting {
 /// The most routes.
 pub static INITCWND_PEERS: Setting = Setting {
     key: "cwnd.initcwnd-peers",
-    kind: Kind::Whole { least: 1, most: 4096 },
+    kind: SettingType::Whole { least: 1, most: 4096 },
     default: "256",
     what: "Maximum number of peers with a saved window; the most recently used come first.",
     source: "our choice: a routing table that stays readable",
@@ -116,7 +116,7 @@ pub static INITCWND_PEERS: Setting = Setting {
 /// How often windows are learned anew.
 pub static INITCWND_REFRESH: Setting = Setting {
     key: "cwnd.initcwnd-refresh",
-    kind: Kind::Whole { least: 1, most: 86_400 },
+    kind: SettingType::Whole { least: 1, most: 86_400 },
     default: "60",
     what: "How often to read new windows from the kernel, in seconds.",
     source: "our choice: one wake-up a minute",
@@ -125,7 +125,7 @@ pub static INITCWND_REFRESH: Setting = Setting {
 /// Whether small segments are bundled.
 pub static BUNDLE: Setting = Setting {
     key: "realtime.bundle",
-    kind: Kind::Flag,
+    kind: SettingType::Flag,
     default: "false",
     what: "`headstart up` lets small TCP segments repeat the one or two unacknowledged segments before them.",
     source: "off: it hides losses from congestion control (docs/decisions/0014)",
@@ -134,7 +134,7 @@ pub static BUNDLE: Setting = Setting {
 /// The file of the tunnel.
 pub static TUNNEL: Setting = Setting {
     key: "steer.tunnel",
-    kind: Kind::Text(|_| Ok(())),
+    kind: SettingType::Text(|_| Ok(())),
     default: "",
     what: "Tunnel file for `headstart up --steer`; empty for no tunnel.",
     source: "off: a tunnel needs a gateway (docs/guide/steering.md)",
@@ -143,7 +143,7 @@ pub static TUNNEL: Setting = Setting {
 /// Which columns are on.
 pub static PROFILE: Setting = Setting {
     key: "host.profile",
-    kind: Kind::Choice(|| vec![SEPARATE, ALL_COLUMNS]),
+    kind: SettingType::Choice(|| vec![SEPARATE, ALL_COLUMNS]),
     default: SEPARATE,
     what: "What `headstart up` enables: each feature by its own setting (separate), or all that work on this host (all).",
     source: "docs/decisions/0023",
@@ -157,7 +157,7 @@ pub const ALL_COLUMNS: &str = "all";
 /// Our routing table.
 pub static TABLE: Setting = Setting {
     key: "host.table",
-    kind: Kind::Whole { least: 1, most: 4_294_967_295 },
+    kind: SettingType::Whole { least: 1, most: 4_294_967_295 },
     default: "18515",
     what: "Number of headstart's routing table. No other program may use this table.",
     source: "our choice: 0x4853, \"HS\"",
@@ -166,7 +166,7 @@ pub static TABLE: Setting = Setting {
 /// Our rules' priority.
 pub static PRIORITY: Setting = Setting {
     key: "host.rule-priority",
-    kind: Kind::Whole { least: 1, most: 32_765 },
+    kind: SettingType::Whole { least: 1, most: 32_765 },
     default: "32765",
     what: "Priority of headstart's first routing rule; its other rules use the nine priorities before it.",
     source: "docs/decisions/0010: just before the main table, so that all other rules come first",
@@ -175,7 +175,7 @@ pub static PRIORITY: Setting = Setting {
 /// The group that may ask the daemon.
 pub static GROUP: Setting = Setting {
     key: "host.group",
-    kind: Kind::Text(group),
+    kind: SettingType::Text(group),
     default: "",
     what: "Group whose members may read the daemon's status and all that it measures; empty for none. Only its owner and root may stop it.",
     source: "our choice",
@@ -184,7 +184,7 @@ pub static GROUP: Setting = Setting {
 /// Where telemetry is written.
 pub static TELEMETRY_FOLDER: Setting = Setting {
     key: "telemetry.folder",
-    kind: Kind::Text(|_| Ok(())),
+    kind: SettingType::Text(|_| Ok(())),
     default: "",
     what: "Folder for telemetry (JSON Lines), to be collected by other programs; empty for none. Nothing is sent by headstart.",
     source: "off: what programs do is their user's business (docs/decisions/0101)",
@@ -193,7 +193,7 @@ pub static TELEMETRY_FOLDER: Setting = Setting {
 /// The key of hashed names.
 pub static TELEMETRY_KEY_FILE: Setting = Setting {
     key: "telemetry.key-file",
-    kind: Kind::Text(|_| Ok(())),
+    kind: SettingType::Text(|_| Ok(())),
     default: "",
     what: "File with the key for hashing names (32 hexadecimal digits), the same on all hosts of a site; empty for a key of this host.",
     source: "our choice",
@@ -202,7 +202,7 @@ pub static TELEMETRY_KEY_FILE: Setting = Setting {
 /// Whether telemetry has names.
 pub static TELEMETRY_NAMES: Setting = Setting {
     key: "telemetry.names",
-    kind: Kind::Flag,
+    kind: SettingType::Flag,
     default: "false",
     what: "Telemetry has the names of programs, hosts and addresses instead of their hashes.",
     source: "off: hashes are enough to compare",
@@ -211,7 +211,7 @@ pub static TELEMETRY_NAMES: Setting = Setting {
 /// What this host's place is called.
 pub static TELEMETRY_LABEL: Setting = Setting {
     key: "telemetry.label",
-    kind: Kind::Text(|_| Ok(())),
+    kind: SettingType::Text(|_| Ok(())),
     default: "",
     what: "Label for this host in telemetry, such as its operator or office; reports group by it.",
     source: "our choice",
@@ -220,7 +220,7 @@ pub static TELEMETRY_LABEL: Setting = Setting {
 /// How much telemetry may wait.
 pub static TELEMETRY_MOST_MB: Setting = Setting {
     key: "telemetry.most-mb",
-    kind: Kind::Whole { least: 1, most: 100_000 },
+    kind: SettingType::Whole { least: 1, most: 100_000 },
     default: "64",
     what: "Most disk space for uncollected telemetry of this host, in MiB. Beyond it, events are counted and not kept.",
     source: "our choice: about 200,000 events",

@@ -11,7 +11,7 @@ mod setting;
 pub mod verb;
 
 pub use file::Mistake;
-pub use setting::{Kind, Setting, Value};
+pub use setting::{Setting, SettingType, Value};
 
 use crate::exit::Usage;
 use std::collections::BTreeMap;

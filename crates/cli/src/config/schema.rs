@@ -2,7 +2,7 @@
 //! the one table.
 
 use super::all::ALL;
-use super::setting::{Kind, Setting};
+use super::setting::{Setting, SettingType};
 use serde_json::{Map, Value, json};
 
 /// Where the schema is published in the repository.
@@ -32,11 +32,11 @@ pub fn schema() -> Value {
 
 fn of(setting: &Setting) -> Value {
     let mut schema = match setting.kind {
-        Kind::Flag => json!({ "type": "boolean" }),
-        Kind::Whole { least, most } => json!({ "type": "integer", "minimum": least, "maximum": most }),
-        Kind::Share => json!({ "type": "number", "minimum": 0, "maximum": 1 }),
-        Kind::Choice(choices) => json!({ "type": "string", "enum": choices() }),
-        Kind::Text(_) => json!({ "type": "string" }),
+        SettingType::Flag => json!({ "type": "boolean" }),
+        SettingType::Whole { least, most } => json!({ "type": "integer", "minimum": least, "maximum": most }),
+        SettingType::Share => json!({ "type": "number", "minimum": 0, "maximum": 1 }),
+        SettingType::Choice(choices) => json!({ "type": "string", "enum": choices() }),
+        SettingType::Text(_) => json!({ "type": "string" }),
     };
     schema["default"] = (&setting.by_default()).into();
     schema["description"] = format!("{} Source of the default: {}.", setting.what, setting.source).into();
@@ -58,10 +58,10 @@ pub fn example() -> String {
             text += "\n";
         }
         let range = match setting.kind {
-            Kind::Whole { least, most } => format!(" From {least} to {most}."),
-            Kind::Choice(choices) => format!(" One of {}.", choices().join(", ")),
-            Kind::Share => " From 0 to 1.".to_owned(),
-            Kind::Flag | Kind::Text(_) => String::new(),
+            SettingType::Whole { least, most } => format!(" From {least} to {most}."),
+            SettingType::Choice(choices) => format!(" One of {}.", choices().join(", ")),
+            SettingType::Share => " From 0 to 1.".to_owned(),
+            SettingType::Flag | SettingType::Text(_) => String::new(),
         };
         text += &format!(
             "# {}{range}\n# Source: {}.\n# {} = {}\n",

@@ -9,7 +9,7 @@ pub struct Setting {
     /// `section.key`, as in the file.
     pub key: &'static str,
     /// What it may be.
-    pub kind: Kind,
+    pub kind: SettingType,
     /// What it is unless set otherwise, as in the environment.
     pub default: &'static str,
     /// What it does, with its unit.
@@ -20,7 +20,7 @@ pub struct Setting {
 
 /// What a setting may be.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub enum SettingType {
     /// True or false.
     Flag,
     /// A whole number between two others.
@@ -41,13 +41,13 @@ pub enum Kind {
 /// What a setting is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Of [`Kind::Flag`].
+    /// Of [`SettingType::Flag`].
     Flag(bool),
-    /// Of [`Kind::Whole`].
+    /// Of [`SettingType::Whole`].
     Whole(u64),
-    /// Of [`Kind::Share`].
+    /// Of [`SettingType::Share`].
     Share(f64),
-    /// Of [`Kind::Choice`] and [`Kind::Text`].
+    /// Of [`SettingType::Choice`] and [`SettingType::Text`].
     Text(String),
 }
 
@@ -93,10 +93,12 @@ impl Setting {
     /// Reads it from the environment or a flag; else what it may be.
     pub fn read(&self, text: &str) -> Result<Value, String> {
         match self.kind {
-            Kind::Flag => text.parse().map(Value::Flag).map_err(|_| format!("must be true or false (got {text:?})")),
-            Kind::Whole { .. } => text.parse().ok().map(Value::Whole).ok_or_else(|| self.not_whole(text)),
-            Kind::Share => text.parse().ok().map(Value::Share).ok_or_else(|| not_a_share(text)),
-            Kind::Choice(_) | Kind::Text(_) => Ok(Value::Text(text.to_owned())),
+            SettingType::Flag => {
+                text.parse().map(Value::Flag).map_err(|_| format!("must be true or false (got {text:?})"))
+            }
+            SettingType::Whole { .. } => text.parse().ok().map(Value::Whole).ok_or_else(|| self.not_whole(text)),
+            SettingType::Share => text.parse().ok().map(Value::Share).ok_or_else(|| not_a_share(text)),
+            SettingType::Choice(_) | SettingType::Text(_) => Ok(Value::Text(text.to_owned())),
         }
         .and_then(|value| self.checked(value))
     }
@@ -110,14 +112,16 @@ impl Setting {
         };
         let kind = kind_of(value);
         match (self.kind, value) {
-            (Kind::Flag, DeValue::Boolean(flag)) => Ok(Value::Flag(*flag)),
-            (Kind::Flag, _) => Err(format!("must be true or false (got {kind})")),
-            (Kind::Whole { .. } | Kind::Share, _) => match number() {
+            (SettingType::Flag, DeValue::Boolean(flag)) => Ok(Value::Flag(*flag)),
+            (SettingType::Flag, _) => Err(format!("must be true or false (got {kind})")),
+            (SettingType::Whole { .. } | SettingType::Share, _) => match number() {
                 Some(text) => self.read(&text),
                 None => Err(format!("must be a number (got {kind})")),
             },
-            (Kind::Choice(_) | Kind::Text(_), DeValue::String(text)) => self.checked(Value::Text(text.to_string())),
-            (Kind::Choice(_) | Kind::Text(_), _) => Err(format!("must be a text in quotes (got {kind})")),
+            (SettingType::Choice(_) | SettingType::Text(_), DeValue::String(text)) => {
+                self.checked(Value::Text(text.to_string()))
+            }
+            (SettingType::Choice(_) | SettingType::Text(_), _) => Err(format!("must be a text in quotes (got {kind})")),
         }
     }
 
@@ -129,22 +133,24 @@ impl Setting {
 
     fn checked(&self, value: Value) -> Result<Value, String> {
         match (self.kind, &value) {
-            (Kind::Whole { least, most }, Value::Whole(n)) if !(least..=most).contains(n) => {
+            (SettingType::Whole { least, most }, Value::Whole(n)) if !(least..=most).contains(n) => {
                 Err(self.not_whole(&n.to_string()))
             }
-            (Kind::Share, Value::Share(share)) if !(0.0..=1.0).contains(share) => Err(not_a_share(&share.to_string())),
-            (Kind::Choice(choices), Value::Text(text)) => match choices() {
+            (SettingType::Share, Value::Share(share)) if !(0.0..=1.0).contains(share) => {
+                Err(not_a_share(&share.to_string()))
+            }
+            (SettingType::Choice(choices), Value::Text(text)) => match choices() {
                 choices if choices.contains(&text.as_str()) => Ok(value),
                 choices => Err(headstart_core::choice::unknown("value", text, &choices)),
             },
-            (Kind::Text(check), Value::Text(text)) => check(text).map(|()| value),
+            (SettingType::Text(check), Value::Text(text)) => check(text).map(|()| value),
             _ => Ok(value),
         }
     }
 
     fn not_whole(&self, text: &str) -> String {
         match self.kind {
-            Kind::Whole { least, most } => format!("must be a whole number from {least} to {most} (got {text})"),
+            SettingType::Whole { least, most } => format!("must be a whole number from {least} to {most} (got {text})"),
             _ => format!("must be a whole number (got {text})"),
         }
     }

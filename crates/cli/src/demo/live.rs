@@ -1,7 +1,7 @@
 //! The demo on a terminal: the programs' bars grow while they run. A thread draws ten times a second over what it drew before; it
 //! takes all of that away at the end, so that the measured figures stand there instead.
 
-use super::screen::{Cell, Comparison, lines};
+use super::screen::{Elapsed, SideBySide, lines};
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
 use headstart_lab::experiment::Progress;
@@ -87,8 +87,8 @@ fn frame(state: &State, now: Instant) -> Vec<String> {
         let runs = state.get(&(condition.to_owned(), arm.to_owned()))?;
         let mut took = runs.took.clone();
         took.sort_by(f64::total_cmp);
-        let done = took.get(took.len() / 2).map(|ms| Cell { ms: *ms, running: false });
-        done.or_else(|| Some(Cell { ms: (now - runs.began?).as_secs_f64() * 1e3, running: true }))
+        let done = took.get(took.len() / 2).map(|ms| Elapsed { ms: *ms, running: false });
+        done.or_else(|| Some(Elapsed { ms: (now - runs.began?).as_secs_f64() * 1e3, running: true }))
     };
     let mut comparisons = Vec::new();
     for view in views() {
@@ -97,7 +97,7 @@ fn frame(state: &State, now: Instant) -> Vec<String> {
             let cells = [cell(condition, BARE), cell(condition, view.arm)];
             // Later visits have a place of their own only once there are any.
             if cells[1].is_some() || cells[0].is_some() && !view.is_later() {
-                comparisons.push(Comparison {
+                comparisons.push(SideBySide {
                     network: view.title(),
                     program: program.to_owned(),
                     cells,

@@ -17,7 +17,7 @@ use headstart_lab::experiment::{self, Claims, Context, Outcome, Row, Speeds, Wat
 use headstart_lab::netns::{Entered, InnerCommand};
 use headstart_lab::report;
 use live::Live;
-use screen::{Cell, Comparison};
+use screen::{Elapsed, SideBySide};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -116,10 +116,10 @@ fn screen_lines(programs: &Outcome, page: &Outcome, report: &Path, rows: Option<
 }
 
 /// What to show of each program, the broken networks first.
-fn comparisons(outcome: &Outcome) -> Vec<Comparison> {
-    let done = |ms: Option<f64>| Cell { ms: ms.unwrap_or_default(), running: false };
-    let compared = |view: View| -> Vec<Comparison> {
-        let comparison = |(program, row): (&str, &Row)| Comparison {
+fn comparisons(outcome: &Outcome) -> Vec<SideBySide> {
+    let done = |ms: Option<f64>| Elapsed { ms: ms.unwrap_or_default(), running: false };
+    let compared = |view: View| -> Vec<SideBySide> {
+        let comparison = |(program, row): (&str, &Row)| SideBySide {
             network: view.title(),
             program: program.to_owned(),
             cells: [Some(done(row.baseline)), Some(done(Some(row.ours)))],

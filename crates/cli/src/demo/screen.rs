@@ -16,7 +16,7 @@ const TIME: usize = 6;
 
 /// How long a program takes, or has taken until now.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cell {
+pub struct Elapsed {
     /// In milliseconds.
     pub ms: f64,
     /// It has not ended yet.
@@ -25,19 +25,19 @@ pub struct Cell {
 
 /// A program on a network, without and with headstart.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Comparison {
+pub struct SideBySide {
     /// Title of the network.
     pub network: String,
     /// The program.
     pub program: String,
     /// Without, with; none before the first run.
-    pub cells: [Option<Cell>; 2],
+    pub cells: [Option<Elapsed>; 2],
     /// What comes of it, in words.
     pub verdict: String,
 }
 
 /// A line a program under the name of its network.
-pub fn lines(comparisons: &[Comparison]) -> Vec<String> {
+pub fn lines(comparisons: &[SideBySide]) -> Vec<String> {
     let column = BAR + 1 + TIME;
     let mut lines = vec![format!("{:<15}{:<column$}  with headstart", "", "without headstart")];
     let mut network = String::new();
@@ -55,7 +55,7 @@ pub fn lines(comparisons: &[Comparison]) -> Vec<String> {
 }
 
 /// A bar and the time beside it.
-fn shown(cell: Cell) -> String {
+fn shown(cell: Elapsed) -> String {
     let whole = CUT.as_secs_f64() * 1e3;
     let time = if cell.running { format!("{:.1} s", cell.ms / 1e3) } else { time(cell.ms) };
     format!("{} {time}", bar((cell.ms / whole).min(1.0)))

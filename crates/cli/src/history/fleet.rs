@@ -12,7 +12,7 @@ use headstart_core::cwnd::history::{History, Settings};
 use headstart_core::time::Instant;
 use headstart_io::clock::wall;
 use headstart_io::store::paths::Paths;
-use headstart_io::store::prior::{Learned, MOST_BYTES, PriorError, Priors, Source};
+use headstart_io::store::prior::{Learned, MOST_BYTES, PriorError, Priors, SignedHistory};
 use headstart_realtime::keys::{PublicKey, SecretKey};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -101,8 +101,8 @@ fn bytes(digits: &str) -> Option<Vec<u8>> {
 }
 
 /// What other hosts have said, for people.
-pub fn text(sources: &[Source]) -> String {
-    let line = |source: &Source| {
+pub fn text(sources: &[SignedHistory]) -> String {
+    let line = |source: &SignedHistory| {
         let learned = &source.learned;
         let hours = learned.age().as_secs() / 3600;
         let what = plural(learned.paths() as u64, "path");
@@ -112,8 +112,8 @@ pub fn text(sources: &[Source]) -> String {
 }
 
 /// The same for programs.
-pub fn json(sources: &[Source]) -> serde_json::Value {
-    let object = |source: &Source| {
+pub fn json(sources: &[SignedHistory]) -> serde_json::Value {
+    let object = |source: &SignedHistory| {
         let (learned, age) = (&source.learned, source.learned.age().as_secs());
         serde_json::json!({ "from": learned.from, "site": source.site, "age_s": age, "paths": learned.paths() })
     };

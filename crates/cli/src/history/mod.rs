@@ -15,7 +15,7 @@ use headstart_core::connect::memory::{Name, Program};
 use headstart_core::path::record::{FamilyRecord, NetworkRecord};
 use headstart_io::control::History;
 use headstart_io::link::Link;
-use headstart_io::store::prior::{Priors, Source};
+use headstart_io::store::prior::{Priors, SignedHistory};
 use headstart_io::store::{self, Store};
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -126,7 +126,7 @@ struct Found {
     history: History,
     source: &'static str,
     /// What other hosts have learned.
-    priors: Vec<Source>,
+    priors: Vec<SignedHistory>,
     notes: Vec<String>,
 }
 

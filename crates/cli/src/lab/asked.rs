@@ -20,7 +20,7 @@ pub fn experiment(name: &str) -> Result<&'static experiment::Entry, exit::Usage>
 
 /// The arguments that both verbs have.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Asked {
+pub struct CommonArgs {
     /// Run fewer trials; shows that the experiment works, not reliable numbers.
     #[arg(long)]
     pub quick: bool,
@@ -35,7 +35,7 @@ pub struct Asked {
     pub speed: String,
 }
 
-impl Asked {
+impl CommonArgs {
     /// The speeds that are asked for.
     pub fn speeds(&self) -> anyhow::Result<Speeds> {
         self.speed.parse().map_err(|e: ExperimentError| exit::Usage(e.to_string()).into())
@@ -55,9 +55,9 @@ mod tests {
     use clap::{Args as _, FromArgMatches as _};
     use std::ffi::OsStr;
 
-    fn read(words: &[&OsStr]) -> Asked {
-        let command = Asked::augment_args(clap::Command::new("lab"));
-        Asked::from_arg_matches(&command.try_get_matches_from(words).unwrap()).unwrap()
+    fn read(words: &[&OsStr]) -> CommonArgs {
+        let command = CommonArgs::augment_args(clap::Command::new("lab"));
+        CommonArgs::from_arg_matches(&command.try_get_matches_from(words).unwrap()).unwrap()
     }
 
     #[test]
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_seed_that_programs_would_read_as_another_is_refused() {
-        let command = || Asked::augment_args(clap::Command::new("lab"));
+        let command = || CommonArgs::augment_args(clap::Command::new("lab"));
         let most = read(&["lab", "--seed", "9007199254740991"].map(OsStr::new));
         assert_eq!(most.seed, MOST_SEED);
         assert!(command().try_get_matches_from(["lab", "--seed", "9007199254740992"]).is_err());

@@ -1,9 +1,9 @@
 //! `headstart lab compare`: two results or campaigns side by side.
 
 use crate::{exit, output};
-use headstart_lab::campaign::{Change, Comparison, Judged, compare};
+use headstart_lab::campaign::{Comparison, Difference, Judged, compare};
 use headstart_lab::experiment::Outcome;
-use headstart_lab::report::{self, Kind, Table};
+use headstart_lab::report::{self, ColumnStyle, Table};
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
@@ -49,13 +49,13 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     if args.format.json {
         output::document(1, serde_json::to_value(&comparison)?);
     } else {
-        let shown = |c: &&Change| args.all || !matches!(c.judged, Judged::Same | Judged::Unknown);
+        let shown = |c: &&Difference| args.all || !matches!(c.judged, Judged::Same | Judged::Unknown);
         let colour = std::io::stdout().is_terminal() && output::colour();
-        let mut left: Vec<&Change> = changes.iter().filter(shown).collect();
+        let mut left: Vec<&Difference> = changes.iter().filter(shown).collect();
         // The experiment with the worst change first.
         while let Some(first) = left.first() {
-            let of_first = |change: &&Change| change.experiment == first.experiment;
-            let (mine, others): (Vec<&Change>, Vec<&Change>) = left.iter().copied().partition(of_first);
+            let of_first = |change: &&Difference| change.experiment == first.experiment;
+            let (mine, others): (Vec<&Difference>, Vec<&Difference>) = left.iter().copied().partition(of_first);
             crate::say!("{}", table(&mine).to_text(output::width(), colour));
             left = others;
         }
@@ -100,19 +100,19 @@ fn read(path: &Path) -> anyhow::Result<Vec<Outcome>> {
 }
 
 /// Changes of one experiment.
-fn table(changes: &[&Change]) -> Table {
+fn table(changes: &[&Difference]) -> Table {
     let experiment = changes.first().map_or("", |change| &change.experiment);
     let mut table = Table::new(
         &format!("Changes in {experiment}"),
         &[
-            ("Condition", Kind::Text),
-            ("Metric", Kind::Text),
-            ("Arm", Kind::Text),
-            ("Before", Kind::Number),
-            ("After", Kind::Number),
-            ("Ratio", Kind::Number),
-            ("95 % interval", Kind::Number),
-            ("", Kind::Text),
+            ("Condition", ColumnStyle::Text),
+            ("Metric", ColumnStyle::Text),
+            ("Arm", ColumnStyle::Text),
+            ("Before", ColumnStyle::Number),
+            ("After", ColumnStyle::Number),
+            ("Ratio", ColumnStyle::Number),
+            ("95 % interval", ColumnStyle::Number),
+            ("", ColumnStyle::Text),
         ],
     );
     let none = || "–".to_owned();

@@ -7,7 +7,7 @@ use crate::exit::{self, Usage};
 use crate::output;
 use headstart_lab::bucket::is_bucket;
 use headstart_lab::fleet::{self, Size};
-use headstart_lab::report::{Kind, Table};
+use headstart_lab::report::{ColumnStyle, Table};
 use serde_json::Value;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -202,10 +202,10 @@ fn report(args: &Report) -> anyhow::Result<u8> {
 
 impl Question {
     fn table(&self, lines: &[Value]) -> String {
-        let kinds = self.words.iter().map(|name| (*name, Kind::Text));
-        let columns: Vec<_> = kinds.chain(self.numbers.iter().map(|name| (*name, Kind::Number))).collect();
-        let shown: Vec<(String, Kind)> = columns.iter().map(|(name, kind)| (heading(name), *kind)).collect();
-        let shown: Vec<(&str, Kind)> = shown.iter().map(|(name, kind)| (name.as_str(), *kind)).collect();
+        let kinds = self.words.iter().map(|name| (*name, ColumnStyle::Text));
+        let columns: Vec<_> = kinds.chain(self.numbers.iter().map(|name| (*name, ColumnStyle::Number))).collect();
+        let shown: Vec<(String, ColumnStyle)> = columns.iter().map(|(name, kind)| (heading(name), *kind)).collect();
+        let shown: Vec<(&str, ColumnStyle)> = shown.iter().map(|(name, kind)| (name.as_str(), *kind)).collect();
         let mut table = Table::new(self.title, &shown);
         for line in lines {
             table.push(columns.iter().map(|(name, _)| cell(&line[*name])));

@@ -19,7 +19,7 @@ pub use asked::seed;
 use crate::{exit, input, output};
 use headstart_lab::experiment;
 use headstart_lab::netns::{self, PortKind, Settings};
-use headstart_lab::report::{Kind, Table};
+use headstart_lab::report::{ColumnStyle, Table};
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
@@ -62,7 +62,7 @@ pub enum Verb {
     #[command(subcommand)]
     Link(link::Verb),
     /// Run a program and record all its HTTP requests and responses, including TLS.
-    Record(record::Record),
+    Record(record::Args),
     /// Run a program behind an emulated link with recorded servers.
     Replay(record::Replay),
 }
@@ -165,13 +165,13 @@ fn list(args: &List) -> anyhow::Result<u8> {
         crate::output::document(1, serde_json::json!({ "experiments": experiments }));
         return Ok(exit::OK);
     }
-    let columns = ["experiment", "claims", "shows"].map(|column| (column, Kind::Text));
+    let columns = ["experiment", "claims", "shows"].map(|column| (column, ColumnStyle::Text));
     let mut table = Table::new("Experiments", &columns);
     wanted().for_each(|e| table.push([e.name.to_owned(), e.claims.join(", "), e.shows.to_owned()]));
     let colour = std::io::stdout().is_terminal() && output::colour();
     let mut text = table.to_text(output::width(), colour);
     if let Some(one) = one {
-        let mut conditions = Table::new("Conditions", &[("condition", Kind::Text)]);
+        let mut conditions = Table::new("Conditions", &[("condition", ColumnStyle::Text)]);
         one.conditions.iter().for_each(|condition| conditions.push([(*condition).to_owned()]));
         text = format!("{}\n\n{}", text.trim_end(), conditions.to_text(output::width(), colour));
     }

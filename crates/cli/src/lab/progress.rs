@@ -9,9 +9,9 @@ const TEMPLATE: &str = "{pos}/{len} {wide_msg}{pace}";
 
 /// Progress for people.
 #[derive(Debug)]
-pub struct Line(ProgressBar);
+pub struct ProgressLine(ProgressBar);
 
-impl Line {
+impl ProgressLine {
     /// Progress of a run that begins now.
     pub fn begin() -> Self {
         Self(with_style(ProgressBar::new(0)))
@@ -23,7 +23,7 @@ impl Line {
     }
 }
 
-impl Progress for Line {
+impl Progress for ProgressLine {
     fn step(&self, done: u64, total: u64, doing: &str) {
         self.0.set_length(total);
         self.0.set_position(done);

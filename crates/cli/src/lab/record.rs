@@ -17,7 +17,7 @@ const MOST_LINES: usize = 10;
 
 /// Arguments of `headstart lab record`.
 #[derive(Debug, clap::Args)]
-pub struct Record {
+pub struct Args {
     /// Folder for the recording; created if missing, must not contain another recording.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -50,7 +50,7 @@ pub struct Replay {
 }
 
 /// Runs the program through a proxy that records; its exit status.
-pub fn record(args: &Record) -> anyhow::Result<u8> {
+pub fn record(args: &Args) -> anyhow::Result<u8> {
     let private = Folder::new().context("making a private folder for the run's certificate")?;
     let recorder =
         Recorder::start(&args.out, &private.of("authority")?, recorder::roots()?).map_err(|why| match why {

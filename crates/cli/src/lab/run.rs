@@ -1,7 +1,7 @@
 //! `headstart lab run NAME`: one experiment, its results folder, and the object that other programs read.
 
-use super::asked::{self, Asked};
-use super::progress::Line;
+use super::asked::{self, CommonArgs};
+use super::progress::ProgressLine;
 use crate::{exit, output};
 use anyhow::Context as _;
 use headstart_core::choice::unknown;
@@ -25,7 +25,7 @@ pub struct Args {
     /// Experiment to run (`headstart lab list`).
     name: String,
     #[command(flatten)]
-    asked: Asked,
+    asked: CommonArgs,
     /// Run only this condition; may be repeated.
     #[arg(long = "condition", value_name = "NAME")]
     conditions: Vec<String>,
@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         return Ok(u8::try_from(status).unwrap_or(exit::FAILURE));
     }
     let conditions = (!args.conditions.is_empty()).then(|| args.conditions.clone());
-    let Asked { quick, json, seed, .. } = args.asked;
+    let CommonArgs { quick, json, seed, .. } = args.asked;
     let plan = Context { quick, speeds, conditions, pages: args.pages.clone(), ..Context::new(seed) };
     super::prepare(&out)?;
     let outcome = observed(entry, plan)?;
@@ -95,7 +95,7 @@ fn not_of_another(out: &Path, name: &str) -> Result<(), exit::Usage> {
 
 /// Runs `entry` with a line that says how far it is, and notes the state of the machine meanwhile.
 pub fn observed(entry: &experiment::Entry, plan: Context) -> anyhow::Result<Outcome> {
-    let progress = Arc::new(Line::begin());
+    let progress = Arc::new(ProgressLine::begin());
     let outcome = watched(entry, Context { progress: Box::new(Arc::clone(&progress)), ..plan });
     progress.end();
     outcome

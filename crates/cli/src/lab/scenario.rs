@@ -4,7 +4,7 @@
 use crate::{exit, input, output};
 use headstart_core::choice::unknown;
 use headstart_lab::netns::{self, Entered, InnerCommand};
-use headstart_lab::report::{self, Kind, Table};
+use headstart_lab::report::{self, ColumnStyle, Table};
 use headstart_lab::scenario::{self, Figure, Measured, Scenario, real_time, virtual_time};
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -144,11 +144,11 @@ fn rows<'a>(scenario: &'a Scenario, virtually: Option<&[Measured]>, really: Opti
 
 fn table(scenario: &Scenario, rows: &[Row<'_>]) -> Table {
     let columns = [
-        ("flow", Kind::Text),
-        ("metric", Kind::Text),
-        ("virtual", Kind::Number),
-        ("real", Kind::Number),
-        ("real / virtual", Kind::Number),
+        ("flow", ColumnStyle::Text),
+        ("metric", ColumnStyle::Text),
+        ("virtual", ColumnStyle::Number),
+        ("real", ColumnStyle::Number),
+        ("real / virtual", ColumnStyle::Number),
     ];
     let mut table = Table::new(&format!("{}: {}", scenario.name, scenario.what), &columns);
     for row in rows {

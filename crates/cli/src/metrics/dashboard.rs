@@ -1,6 +1,6 @@
 //! A dashboard for Grafana, made from the table: a panel a metric, in the order of the table.
 
-use super::table::{ALL, Kind, Metric};
+use super::table::{ALL, Metric, MetricKind};
 use serde_json::{Value, json};
 
 /// The window of rates.
@@ -13,25 +13,25 @@ pub fn query(metric: &Metric) -> (String, String) {
     let legend = metric.labels.iter().map(|label| format!("{{{{{label}}}}}")).collect::<Vec<_>>().join(" ");
     match metric.kind {
         // A quantile of each value of the first label, mostly programs; the others are in the series, for a closer look.
-        Kind::Histogram => {
+        MetricKind::Histogram => {
             let first = metric.labels.first().copied().unwrap_or("le");
             let of = format!("sum by (le, {first}) (rate({series}_bucket[{WINDOW}]))");
             (format!("histogram_quantile(0.9, {of})"), format!("{{{{{first}}}}}"))
         }
-        Kind::Counter if by.is_empty() => (format!("sum(rate({series}[{WINDOW}]))"), series),
-        Kind::Counter => (format!("sum by ({by}) (rate({series}[{WINDOW}]))"), legend),
-        Kind::Gauge if by.is_empty() => (format!("max({series})"), series),
-        Kind::Gauge => (format!("max by ({by}) ({series})"), legend),
+        MetricKind::Counter if by.is_empty() => (format!("sum(rate({series}[{WINDOW}]))"), series),
+        MetricKind::Counter => (format!("sum by ({by}) (rate({series}[{WINDOW}]))"), legend),
+        MetricKind::Gauge if by.is_empty() => (format!("max({series})"), series),
+        MetricKind::Gauge => (format!("max by ({by}) ({series})"), legend),
     }
 }
 
 fn unit(metric: &Metric) -> &'static str {
     match (metric.unit, metric.kind) {
         ("seconds", _) => "s",
-        ("bytes", Kind::Counter) => "Bps",
+        ("bytes", MetricKind::Counter) => "Bps",
         ("bytes", _) => "bytes",
         ("ratio", _) => "percentunit",
-        (_, Kind::Counter) => "ops",
+        (_, MetricKind::Counter) => "ops",
         _ => "short",
     }
 }
@@ -40,7 +40,7 @@ fn panel(n: usize, metric: &Metric) -> Value {
     let (expr, legend) = query(metric);
     let source = json!({ "type": "prometheus", "uid": "${source}" });
     let title = match metric.kind {
-        Kind::Histogram => format!("{} (90th percentile)", metric.help.trim_end_matches('.')),
+        MetricKind::Histogram => format!("{} (90th percentile)", metric.help.trim_end_matches('.')),
         _ => metric.help.trim_end_matches('.').to_owned(),
     };
     json!({

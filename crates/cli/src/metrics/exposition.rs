@@ -4,7 +4,7 @@
 //! where they are turned on.
 
 use super::protobuf;
-use super::table::{ALL, Kind, Metric, Value};
+use super::table::{ALL, Metric, MetricKind, Value};
 use crate::observe::Sources;
 use headstart_core::timing::BOUNDS;
 use hyper::body::Bytes;
@@ -91,9 +91,9 @@ fn one(metric: &Metric, sources: &Sources, encoder: &mut DescriptorEncoder<'_>) 
         other => Some(Unit::Other(other.to_owned())),
     };
     let kind = match metric.kind {
-        Kind::Counter => MetricType::Counter,
-        Kind::Gauge => MetricType::Gauge,
-        Kind::Histogram => MetricType::Histogram,
+        MetricKind::Counter => MetricType::Counter,
+        MetricKind::Gauge => MetricType::Gauge,
+        MetricKind::Histogram => MetricType::Histogram,
     };
     let samples = (metric.read)(sources);
     let mut family = encoder.encode_descriptor(metric.name, metric.help, unit.as_ref(), kind)?;

@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
         std::net::TcpListener::bind(address).map_err(|why| crate::accept::cannot_listen(address, "--listen", &why))?;
     let address = listener.local_addr()?;
     let observer = Arc::new(Observer::new(0));
-    let respond = move |request: web::Asked| {
+    let respond = move |request: web::RouteRequest| {
         let observer = Arc::clone(&observer);
         async move {
             let format = Format::wanted(request.headers.get(ACCEPT));

@@ -1,7 +1,7 @@
 //! The metrics in Prometheus's protobuf (io.prometheus.client, client_model 0.6), each family with its length before it. Histograms are
 //! classic and native at once: a Prometheus takes the native ones where they are turned on, and with `scrape_classic_histograms` both.
 
-use super::table::{ALL, Kind, Metric, Value};
+use super::table::{ALL, Metric, MetricKind, Value};
 use crate::observe::Sources;
 use headstart_core::timing::{BELOW, BELOW_BOUND, BOUNDS, Histogram, SCHEMA};
 use prost::Message;
@@ -100,9 +100,9 @@ pub fn encode(sources: &Arc<Sources>) -> Vec<u8> {
 
 fn family(metric: &Metric, sources: &Sources) -> Family {
     let kind = match metric.kind {
-        Kind::Counter => 0,
-        Kind::Gauge => 1,
-        Kind::Histogram => 4,
+        MetricKind::Counter => 0,
+        MetricKind::Gauge => 1,
+        MetricKind::Histogram => 4,
     };
     let metrics = (metric.read)(sources).into_iter().map(|(values, value)| series(metric, values, &value));
     Family { name: metric.series(), help: metric.help.to_owned(), kind: Some(kind), metrics: metrics.collect() }

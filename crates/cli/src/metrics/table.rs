@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// What a metric is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// Only goes up, until its process ends.
     Counter,
     /// Goes up and down.
@@ -18,7 +18,7 @@ pub enum Kind {
     Histogram,
 }
 
-impl Kind {
+impl MetricKind {
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
@@ -50,7 +50,7 @@ pub struct Metric {
     /// Its name, without suffixes.
     pub name: &'static str,
     /// What it is.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// `seconds`, `bytes`, `ratio`, or nothing.
     pub unit: &'static str,
     /// Its labels.
@@ -65,7 +65,7 @@ impl Metric {
     /// The name of its series, as Prometheus has it; of a histogram, without `_bucket`.
     pub fn series(&self) -> String {
         let unit = if self.unit.is_empty() { String::new() } else { format!("_{}", self.unit) };
-        let total = if self.kind == Kind::Counter { "_total" } else { "" };
+        let total = if self.kind == MetricKind::Counter { "_total" } else { "" };
         format!("{}{unit}{total}", self.name)
     }
 }
@@ -78,7 +78,7 @@ const fn counter(
     help: &'static str,
     read: fn(&Sources) -> Samples,
 ) -> Metric {
-    Metric { name, kind: Kind::Counter, unit: "", labels, help, read }
+    Metric { name, kind: MetricKind::Counter, unit: "", labels, help, read }
 }
 
 const fn gauge(
@@ -88,7 +88,7 @@ const fn gauge(
     help: &'static str,
     read: fn(&Sources) -> Samples,
 ) -> Metric {
-    Metric { name, kind: Kind::Gauge, unit, labels, help, read }
+    Metric { name, kind: MetricKind::Gauge, unit, labels, help, read }
 }
 
 const fn bytes(
@@ -97,11 +97,11 @@ const fn bytes(
     help: &'static str,
     read: fn(&Sources) -> Samples,
 ) -> Metric {
-    Metric { name, kind: Kind::Counter, unit: "bytes", labels, help, read }
+    Metric { name, kind: MetricKind::Counter, unit: "bytes", labels, help, read }
 }
 
 const fn timed(name: &'static str, help: &'static str, read: fn(&Sources) -> Samples) -> Metric {
-    Metric { name, kind: Kind::Histogram, unit: "seconds", labels: TIMED, help, read }
+    Metric { name, kind: MetricKind::Histogram, unit: "seconds", labels: TIMED, help, read }
 }
 
 /// All of them.
@@ -317,7 +317,7 @@ pub const ALL: &[Metric] = &[
     }),
     Metric {
         name: "headstart_message_saved",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         unit: "seconds",
         labels: &["program"],
         help: "By how much copies arrived before what was sent first, added up.",
@@ -355,7 +355,7 @@ pub const ALL: &[Metric] = &[
     }),
     Metric {
         name: "headstart_serve_answer",
-        kind: Kind::Histogram,
+        kind: MetricKind::Histogram,
         unit: "seconds",
         labels: &["protocol", "status"],
         help: "From the head of a request to headstart serve to the end of its answer.",

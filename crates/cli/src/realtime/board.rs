@@ -21,7 +21,7 @@ pub struct Board {
     /// The verb.
     pub program: String,
     /// Its sessions.
-    pub sessions: Vec<Line>,
+    pub sessions: Vec<SessionLine>,
     /// Sessions for which there was no room.
     pub omitted: usize,
     /// For how long it has reported, in milliseconds.
@@ -34,7 +34,7 @@ pub struct Board {
 
 /// A session. Counts are of what this side sent, but for `received`; as `headstart_realtime::Stats` has them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Line {
+pub struct SessionLine {
     /// Its number among those of the process.
     pub number: u64,
     /// Where it leads, or comes from.
@@ -123,10 +123,10 @@ fn counts(program: &str, all: &observe::Totals) -> Counted {
     counted
 }
 
-fn line(seen: &observe::Observed) -> Line {
+fn line(seen: &observe::Observed) -> SessionLine {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     let stats = &seen.stats;
-    Line {
+    SessionLine {
         number: seen.number,
         peer: seen.peer.clone(),
         technique: seen.technique.clone(),

@@ -25,7 +25,9 @@ use headstart_io::clock::Clock;
 use headstart_io::forward::board::UNKNOWN;
 use headstart_io::forward::capture::{Capture, tap};
 use headstart_io::forward::ebpf::Ran;
-use headstart_io::forward::{Enclosure, Inbound, Loopback, Offered, Protector, Seen, Theirs, Worker, line_of, settle};
+use headstart_io::forward::{
+    Attributed, Enclosure, Inbound, Loopback, Offered, Protector, Theirs, Worker, line_of, settle,
+};
 use headstart_io::supervisor::Outstanding;
 use headstart_io::sys::netns::NetNs;
 use headstart_io::sys::seccomp::Trap;
@@ -57,7 +59,7 @@ const LONG_PACKETS: u32 = 65_535;
 
 /// Who measures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Source {
+pub enum Via {
     /// A forwarder, through a TUN interface.
     #[default]
     Tun,
@@ -73,7 +75,7 @@ pub struct Wanted<'a> {
     /// The program and its arguments.
     pub command: &'a [OsString],
     /// Who measures.
-    pub via: Source,
+    pub via: Via,
     /// Not a word about what was measured.
     pub quiet: bool,
     /// A file for the summary, as JSON.
@@ -103,10 +105,10 @@ pub fn run(args: &Wanted<'_>) -> anyhow::Result<u8> {
     // As long as nothing reads from a pipe that is to be written, opening it can be interrupted: signals are not passed on yet.
     let outputs = Outputs::open(args)?;
     let by = match args.via {
-        Source::Tun => By::default(),
+        Via::Tun => By::default(),
         via => match kernel::attach(args) {
             Ok(kernel) => return kernel::run(args, outputs, kernel),
-            Err(not) if via == Source::Auto => By::Forwarder { instead: Some(not.why) },
+            Err(not) if via == Via::Auto => By::Forwarder { instead: Some(not.why) },
             Err(not) => {
                 return Err(exit::Coded(not.code, format!("--via ebpf: {}", not.why)).into());
             }
@@ -294,7 +296,7 @@ fn prepare(
     let mut seed = [0; 8];
     rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty()).context("drawing a seed")?;
     let settings = Settings { seed: u64::from_ne_bytes(seed), profile, ..Settings::default() };
-    let sink = Box::new(move |seen: Seen| sink.borrow_mut().take(&seen));
+    let sink = Box::new(move |seen: Attributed| sink.borrow_mut().take(&seen));
     let mut worker = Worker::new(enclosure, settings, clock, sink)?;
     if let Some(racing) = args.accelerate {
         worker.accelerate(racing.clone());
@@ -410,7 +412,7 @@ struct Measured {
 }
 
 impl Measured {
-    fn take(&mut self, seen: &Seen) {
+    fn take(&mut self, seen: &Attributed) {
         match &seen.record {
             Record::Flow(flow) => {
                 let name = seen.process.as_ref().map_or(UNKNOWN, |process| process.name.as_str());

@@ -1,6 +1,6 @@
 //! What is kept of moments before this one: round-trip times of late, and connections that have ended.
 
-use headstart_io::forward::board::{App, Board, Line};
+use headstart_io::forward::board::{App, Board, FlowLine};
 use std::collections::{HashMap, VecDeque};
 
 /// How many moments a trend has: as many as its column is wide.
@@ -17,7 +17,7 @@ const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█']
 pub struct Past {
     trends: HashMap<String, VecDeque<f64>>,
     /// When it was seen to have ended, the latest last.
-    closed: VecDeque<(f64, Line)>,
+    closed: VecDeque<(f64, FlowLine)>,
 }
 
 impl Past {
@@ -53,7 +53,7 @@ impl Past {
     }
 
     /// Connections that ended within the last minute, the latest first.
-    pub fn closed(&self) -> impl Iterator<Item = &Line> {
+    pub fn closed(&self) -> impl Iterator<Item = &FlowLine> {
         self.closed.iter().rev().map(|(_, line)| line)
     }
 }

@@ -3,7 +3,7 @@
 use super::columns::{APPS, CONNECTIONS, Column, fitting};
 use super::past::Past;
 use crate::output::plural;
-use headstart_io::forward::board::{App, Board, Line};
+use headstart_io::forward::board::{App, Board, FlowLine};
 use std::collections::HashMap;
 
 /// What is not known.
@@ -77,7 +77,7 @@ impl View {
             (seconds > 0.0).then(|| [mbit(0), mbit(1)])
         };
         let apps: HashMap<_, _> = earlier.apps.iter().map(|app| (&app.name, [app.up_bytes, app.down_bytes])).collect();
-        let key = |line: &Line| (line.local.clone(), line.peer.clone());
+        let key = |line: &FlowLine| (line.local.clone(), line.peer.clone());
         let lines: HashMap<_, _> = earlier.connections.iter().map(|line| (key(line), line)).collect();
         let app_rates = board.apps.iter().map(|app| {
             // A new program had nothing before.
@@ -161,7 +161,7 @@ impl View {
 
     /// A row for each connection, in the columns of [`CONNECTIONS`]; those that have ended of late come last.
     pub fn connection_rows(&self, past: &Past) -> Vec<Row> {
-        let row = |line: &Line, rates: Option<[f64; 2]>, mood: Mood| {
+        let row = |line: &FlowLine, rates: Option<[f64; 2]>, mood: Mood| {
             let meter = |name| number(line.meters.get(name).copied());
             let peer = if is_tcp(line) { line.peer.clone() } else { format!("{} {}", line.transport, line.peer) };
             let seconds = line.age_ms / 1e3;
@@ -213,7 +213,7 @@ fn table(columns: &[Column], rows: &[Row], width: usize) -> Vec<String> {
 }
 
 /// Whether a line is a connection's of TCP, of which nothing need be said.
-fn is_tcp(line: &Line) -> bool {
+fn is_tcp(line: &FlowLine) -> bool {
     matches!(line.transport.as_str(), "" | "tcp")
 }
 
@@ -256,7 +256,7 @@ pub mod tests {
             ..App::default()
         };
         let (local, peer) = ("192.0.2.1:4000".into(), "198.51.100.1:443".into());
-        let line = Line {
+        let line = FlowLine {
             app: "curl".into(),
             pid: Some(77),
             local,
@@ -264,7 +264,7 @@ pub mod tests {
             age_ms: at_ms,
             down_bytes,
             meters,
-            ..Line::default()
+            ..FlowLine::default()
         };
         Board { pid: 7, at_ms, packets: 9, apps: vec![app], connections: vec![line], ..Board::default() }
     }

@@ -13,7 +13,7 @@ mod snapshot;
 use crate::exit::{self, Usage};
 use crate::observe::{Observer, RACES};
 use crate::output::Format;
-use crate::web::{self, Answer, Asked, Guard, Route};
+use crate::web::{self, Answer, Guard, Route, RouteRequest};
 use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -80,7 +80,7 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     let past = Arc::new(Mutex::new(Past::new(folder.map(Series::in_folder))));
     locked(&past).notes().iter().for_each(|note| crate::complain!("headstart: {note}"));
     let shown = Shown { observer: Arc::new(Observer::new(RACES)), past: Arc::clone(&past), results };
-    let respond = move |asked: Asked| answer(shown.clone(), asked);
+    let respond = move |asked: RouteRequest| answer(shown.clone(), asked);
     let served = web::serve(listener, Guard::with_token(address, token), ROUTES, respond, ending);
     locked(&past).write();
     served?;
@@ -125,7 +125,7 @@ fn locked(past: &Mutex<Past>) -> MutexGuard<'_, Past> {
     past.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn answer(shown: Shown, asked: Asked) -> Answer {
+async fn answer(shown: Shown, asked: RouteRequest) -> Answer {
     let Shown { observer, past, results } = shown;
     match asked.path {
         "/api/events" => Answer::pieces("text/event-stream", events::stream(observer, past)),

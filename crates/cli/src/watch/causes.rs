@@ -212,7 +212,7 @@ mod tests {
     use headstart_core::time::Duration;
     use headstart_core::timing::Timings;
     use headstart_io::control::Observation;
-    use headstart_io::forward::board::{Board, Line};
+    use headstart_io::forward::board::{Board, FlowLine};
 
     fn look(suspended: bool, silent: bool, unanswered: u64) -> Arc<Sources> {
         let mut timings = Timings::default();
@@ -304,7 +304,7 @@ mod tests {
             measured.count("scp", "up_bytes", retransmissions * 10 * SEGMENT);
             measured.count("scp", "retransmissions", retransmissions);
             let meters: BTreeMap<_, _> = [("rtt_ms".to_owned(), rtt), ("least_rtt_ms".to_owned(), 20.0)].into();
-            let line = |app: &str| Line { app: app.into(), meters: meters.clone(), ..Line::default() };
+            let line = |app: &str| FlowLine { app: app.into(), meters: meters.clone(), ..FlowLine::default() };
             let boards = vec![Board { connections: vec![line("scp"), line("curl")], ..Board::default() }];
             Arc::new(Sources { measured, boards, ..Sources::default() })
         };

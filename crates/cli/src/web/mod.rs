@@ -40,7 +40,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// What a route is asked.
 #[derive(Debug)]
-pub struct Asked {
+pub struct RouteRequest {
     /// The route's path, as the table has it.
     pub path: &'static str,
     /// What follows `?`, as it was written.
@@ -107,7 +107,7 @@ pub fn serve<F: Future<Output = Answer> + Send + 'static>(
     listener: TcpListener,
     guard: Guard,
     routes: &'static [Route],
-    respond: impl Fn(Asked) -> F + Send + Sync + 'static,
+    respond: impl Fn(RouteRequest) -> F + Send + Sync + 'static,
     ending: OwnedFd,
 ) -> anyhow::Result<()> {
     listener.set_nonblocking(true)?;
@@ -144,7 +144,7 @@ struct Server<R> {
 }
 
 /// Serves one connection. Until its first request it may have to give way to others.
-async fn connection<F: Future<Output = Answer> + Send + 'static, R: Fn(Asked) -> F + Send + Sync + 'static>(
+async fn connection<F: Future<Output = Answer> + Send + 'static, R: Fn(RouteRequest) -> F + Send + Sync + 'static>(
     server: Arc<Server<R>>,
     stream: TcpStream,
     arrival: Arrival,
@@ -186,14 +186,14 @@ async fn connection<F: Future<Output = Answer> + Send + 'static, R: Fn(Asked) ->
 async fn answer<F: Future<Output = Answer>>(
     guard: &Guard,
     routes: &'static [Route],
-    respond: &impl Fn(Asked) -> F,
+    respond: &impl Fn(RouteRequest) -> F,
     request: &Request<Incoming>,
 ) -> Response<Content> {
     let checked = guard.check(routes, request.method(), request.uri().path(), request.headers());
     let Answer(mut response) = match checked {
         Ok(path) => {
             let query = request.uri().query().unwrap_or_default().to_owned();
-            respond(Asked { path, query, headers: request.headers().clone() }).await
+            respond(RouteRequest { path, query, headers: request.headers().clone() }).await
         }
         Err((status, why)) => Answer::plain(status, why),
     };

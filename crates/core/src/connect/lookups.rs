@@ -8,7 +8,7 @@ use super::servers::Servers;
 use super::{AppId, LookupResult, QueryId};
 use crate::time::{Duration, Instant};
 use crate::wire::record::RecordType;
-use open::Asked;
+use open::AskedServer;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -116,7 +116,7 @@ impl Lookups {
                 asked.times += 1;
                 asked.repeated |= !asked.replied && now - asked.at >= ASKS_AGAIN_AFTER / 2;
             }
-            None => open.asked_of.push(Asked {
+            None => open.asked_of.push(AskedServer {
                 server: number,
                 at: now,
                 times: 1,

@@ -16,6 +16,7 @@
 //! | [`crate::path`] | round-trip times and failures by network, family and peer; translators by network |
 //! | [`cache`], `service` | answers by app, with their lifetimes; which addresses of an HTTPS record may be used |
 //! | [`race`], [`rank`] | the trait, its registry, one file a race; which of the ready connections is best |
+//! | `types`, `messages` | ids, what programs ask for and what has come of it; what goes into the machine and comes out |
 //! | `hints` | which families of a name a program has asked for |
 //! | `lookups`, `servers`, `job` | queries under way, shared; which server they go to; one name that a program is after, its lookups and attempts |
 //! | `crowd` | how many of very many attempts of a program are helped by another |

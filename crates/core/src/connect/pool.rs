@@ -118,7 +118,7 @@ impl Terms {
 
 /// How a spare connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum SpareEnd {
     /// A program has it.
     Taken,
     /// No program wanted it in time.
@@ -232,24 +232,24 @@ impl Pool {
     }
 
     /// It has ended; where it led, and how long it had been open. `None` if that is known already.
-    pub fn ended(&mut self, number: u64, now: Instant, end: End) -> Option<(SpareKey, Duration)> {
+    pub fn ended(&mut self, number: u64, now: Instant, end: SpareEnd) -> Option<(SpareKey, Duration)> {
         let Spare { host, terms, ready, .. } = self.spares.remove(&number)?;
         let age = ready.map_or(Duration::ZERO, |at| now - at);
         // What was kept to learn how long it lasts has done so.
-        let probed = terms.learning && end != End::Taken;
-        if !matches!(end, End::Dropped | End::Barred) && !probed {
-            self.account(now, &host, end != End::Taken);
+        let probed = terms.learning && end != SpareEnd::Taken;
+        if !matches!(end, SpareEnd::Dropped | SpareEnd::Barred) && !probed {
+            self.account(now, &host, end != SpareEnd::Taken);
         }
         match end {
-            End::Barred => self.of_host(now, &host).rests_until = Some(now + REST),
-            End::Closed if of_use(age).is_zero() => {
+            SpareEnd::Barred => self.of_host(now, &host).rests_until = Some(now + REST),
+            SpareEnd::Closed if of_use(age).is_zero() => {
                 let account = self.of_host(now, &host);
                 account.closed_early += 1;
                 if account.closed_early >= IMPATIENT {
                     (account.closed_early, account.rests_until) = (0, Some(now + REST));
                 }
             }
-            End::Closed | End::Expired | End::Taken if !of_use(age).is_zero() => {
+            SpareEnd::Closed | SpareEnd::Expired | SpareEnd::Taken if !of_use(age).is_zero() => {
                 self.of_host(now, &host).closed_early = 0;
             }
             _ => {}
@@ -349,7 +349,7 @@ pub(super) fn may_wait(known: Option<&Port>, age: Duration) -> bool {
 /// What `known` is while connections that are open have `borne` that much.
 pub(super) fn borne(known: &Port, borne: Duration) -> Port {
     let mut known = known.clone();
-    learn(&mut known, End::Expired, borne);
+    learn(&mut known, SpareEnd::Expired, borne);
     known
 }
 
@@ -367,19 +367,19 @@ pub(super) fn when(after: Duration, spread: Duration, fresh: Duration) -> (Durat
 }
 
 /// What the end of a spare connection says of the server.
-pub(super) fn learn(known: &mut Port, end: End, age: Duration) {
+pub(super) fn learn(known: &mut Port, end: SpareEnd, age: Duration) {
     match end {
-        End::Spoke => known.speaks_first = true,
+        SpareEnd::Spoke => known.speaks_first = true,
         // Sooner than ever: at once. Later than before: half way, for the next may be soon again.
-        End::Closed => {
+        SpareEnd::Closed => {
             known.closes = Some(known.closes.map_or(age, |old| if age < old { age } else { (old + age) / 2 }));
         }
         // It bears more than it was thought to: what closed the other was an accident. How much more is to be seen again.
-        End::Taken | End::Expired if known.closes.is_some_and(|closes| age > closes) => {
+        SpareEnd::Taken | SpareEnd::Expired if known.closes.is_some_and(|closes| age > closes) => {
             (known.closes, known.idle) = (None, age);
         }
-        End::Taken | End::Expired => known.idle = known.idle.max(age),
-        End::Dropped | End::Barred => {}
+        SpareEnd::Taken | SpareEnd::Expired => known.idle = known.idle.max(age),
+        SpareEnd::Dropped | SpareEnd::Barred => {}
     }
 }
 

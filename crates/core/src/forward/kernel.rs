@@ -9,7 +9,7 @@ use super::observed::{Direction, Gaps, Limits, Side, TRIPS, TcpStats, Transfer, 
 use super::record::DnsExchange;
 use super::stream::Stream;
 use super::udp_flow::Quic;
-use super::{End, Facts, Flow, FlowId, Record, UdpFlow};
+use super::{Facts, Flow, FlowEnd, FlowId, Record, UdpFlow};
 use crate::time::{Duration, Instant};
 use crate::wire::quic;
 use std::collections::BTreeMap;
@@ -157,7 +157,7 @@ impl Reader {
             min_rtt: Some(Duration::from_micros(min_rtt.into())).filter(|_| min_rtt > 0 && min_rtt < u32::MAX),
             retransmissions,
         };
-        let end = if ended == 0 { End::Open } else { end_of(connected > 0, syn > 0, error, fins) };
+        let end = if ended == 0 { FlowEnd::Open } else { end_of(connected > 0, syn > 0, error, fins) };
         let flow = Flow {
             connected: self.moment(connected),
             handshake: (syn > 0 && connected > 0).then(|| Duration::from_nanos(connected.saturating_sub(syn))),
@@ -280,7 +280,7 @@ fn trips_of(count: u64, total: u64, longest: u64) -> Trips {
 }
 
 /// How a connection ended, by the error that the program got (errno) and the sides that have sent a FIN.
-fn end_of(connected: bool, sent: bool, error: u32, fins: u32) -> End {
+fn end_of(connected: bool, sent: bool, error: u32, fins: u32) -> FlowEnd {
     /// Numbers of Linux (asm-generic/errno.h).
     const NETWORK_DOWN: u32 = 100;
     const NETWORK_UNREACHABLE: u32 = 101;
@@ -291,24 +291,24 @@ fn end_of(connected: bool, sent: bool, error: u32, fins: u32) -> End {
     const HOST_DOWN: u32 = 112;
     const HOST_UNREACHABLE: u32 = 113;
     match error {
-        0 if connected && fins & BY_PROGRAM != 0 => End::Finished,
+        0 if connected && fins & BY_PROGRAM != 0 => FlowEnd::Finished,
         // The program has gone without a word, or before there was a connection.
-        0 if sent || connected => End::ResetByProgram,
-        RESET | REFUSED | BROKEN_PIPE if connected => End::ResetByPeer,
-        RESET | REFUSED => End::Refused,
-        TIMED_OUT => End::Silent,
-        NETWORK_DOWN | NETWORK_UNREACHABLE | HOST_DOWN | HOST_UNREACHABLE => End::Unreachable,
-        _ => End::Failed,
+        0 if sent || connected => FlowEnd::ResetByProgram,
+        RESET | REFUSED | BROKEN_PIPE if connected => FlowEnd::ResetByPeer,
+        RESET | REFUSED => FlowEnd::Refused,
+        TIMED_OUT => FlowEnd::Silent,
+        NETWORK_DOWN | NETWORK_UNREACHABLE | HOST_DOWN | HOST_UNREACHABLE => FlowEnd::Unreachable,
+        _ => FlowEnd::Failed,
     }
 }
 
 /// Who ended a connection first, if anybody did.
-fn closed_by(end: End, fins: u32) -> Option<Side> {
+fn closed_by(end: FlowEnd, fins: u32) -> Option<Side> {
     match end {
         _ if fins & PEER_FIRST != 0 => Some(Side::Peer),
         _ if fins & BY_PROGRAM != 0 => Some(Side::Program),
-        End::ResetByPeer => Some(Side::Peer),
-        End::ResetByProgram => Some(Side::Program),
+        FlowEnd::ResetByPeer => Some(Side::Peer),
+        FlowEnd::ResetByProgram => Some(Side::Program),
         _ => None,
     }
 }

@@ -31,7 +31,7 @@ mod tests;
 
 pub use echoes::EchoFlow;
 pub use forwarder::{Forwarder, NotCarried, Tally};
-pub use observed::{End, Facts, Flow, Gaps, Limits, Side, TcpStats, Transfer, Trips};
+pub use observed::{Facts, Flow, FlowEnd, Gaps, Limits, Side, TcpStats, Transfer, Trips};
 pub use record::{DnsExchange, Record};
 pub use udp_flow::{Quic, UdpFlow};
 

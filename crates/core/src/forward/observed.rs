@@ -17,7 +17,7 @@ pub struct Facts {
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum End {
+pub enum FlowEnd {
     /// It has not.
     #[default]
     Open,
@@ -37,7 +37,7 @@ pub enum End {
     Failed,
 }
 
-impl End {
+impl FlowEnd {
     /// In a word.
     pub fn name(self) -> &'static str {
         match self {
@@ -275,7 +275,7 @@ pub struct Flow {
     /// Statistics that only the kernel has; none for a flow that the forwarder carried.
     pub kernel_stats: Option<Box<TcpStats>>,
     /// How it ended.
-    pub end: End,
+    pub end: FlowEnd,
     /// When it ended.
     pub ended: Option<Instant>,
 }
@@ -300,7 +300,7 @@ impl Flow {
             requests: Trips::default(),
             local_retransmissions: 0,
             kernel_stats: None,
-            end: End::Open,
+            end: FlowEnd::Open,
             ended: None,
         }
     }
@@ -326,8 +326,8 @@ impl Flow {
         self.down.data(now, data.len(), segments, self.handshake);
     }
 
-    pub(super) fn end(&mut self, now: Instant, how: End) {
-        if self.end == End::Open {
+    pub(super) fn end(&mut self, now: Instant, how: FlowEnd) {
+        if self.end == FlowEnd::Open {
             self.end = how;
             self.ended = Some(now);
         }
@@ -386,16 +386,16 @@ mod tests {
     #[test]
     fn every_end_has_a_name_of_its_own() {
         let all = [
-            End::Open,
-            End::Finished,
-            End::ResetByProgram,
-            End::ResetByPeer,
-            End::Refused,
-            End::Unreachable,
-            End::Silent,
-            End::Failed,
+            FlowEnd::Open,
+            FlowEnd::Finished,
+            FlowEnd::ResetByProgram,
+            FlowEnd::ResetByPeer,
+            FlowEnd::Refused,
+            FlowEnd::Unreachable,
+            FlowEnd::Silent,
+            FlowEnd::Failed,
         ];
-        let names: std::collections::BTreeSet<_> = all.map(End::name).into();
+        let names: std::collections::BTreeSet<_> = all.map(FlowEnd::name).into();
         assert_eq!(names.len(), all.len());
         assert!(names.iter().all(|name| format!("{all:?}").to_lowercase().contains(&name.replace('-', ""))));
     }

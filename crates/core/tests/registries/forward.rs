@@ -2,7 +2,7 @@
 
 use crate::{MOMENTS, TIMES, are_named};
 use headstart_core::forward::pace::{Pace, Sleeper};
-use headstart_core::forward::{End, Facts, Flow, FlowId, Trips, meter, profile};
+use headstart_core::forward::{Facts, Flow, FlowEnd, FlowId, Trips, meter, profile};
 use headstart_core::time::{Duration, Instant};
 
 #[test]
@@ -36,7 +36,7 @@ fn flow(asked: Instant) -> Flow {
         ahead: false,
         local_retransmissions: 0,
         kernel_stats: None,
-        end: End::Open,
+        end: FlowEnd::Open,
         ended: None,
     }
 }

@@ -35,7 +35,7 @@ pub struct Door {
 
 /// What a client wants, and whether it is to be had.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum Demand {
     /// The status.
     Status,
     /// A shutdown, asked for by a client that may.
@@ -104,18 +104,18 @@ impl Door {
 
     /// Removes the client from those that wait and reads its request. A client that may not ask this, or whose request is malformed,
     /// gets that answer here.
-    pub fn read_request(&mut self, number: u64) -> Option<(OwnedFd, Asked)> {
+    pub fn read_request(&mut self, number: u64) -> Option<(OwnedFd, Demand)> {
         let at = self.clients.iter().position(|(n, _)| *n == number)?;
         let (_, client) = self.clients.remove(at)?;
         let mut bytes = [0; MOST_REQUEST + 1];
         let (got, _) = recv(&client, &mut bytes, RecvFlags::DONTWAIT).ok()?;
         match Request::decode(&bytes[..got]) {
             Err(why) => answer(&client, Answer::Misunderstood { why }),
-            Ok(Request { verb: Wish::Status, .. }) => return Some((client, Asked::Status)),
+            Ok(Request { verb: Wish::Status, .. }) => return Some((client, Demand::Status)),
             Ok(Request { verb: Wish::Down, .. }) => {
                 let peer = socket_peercred(&client).ok()?;
                 if peer.uid.is_root() || peer.uid == rustix::process::geteuid() {
-                    return Some((client, Asked::Down));
+                    return Some((client, Demand::Down));
                 }
                 let why = format!("user {} may not stop the daemon; its owner and root may", peer.uid.as_raw());
                 answer(&client, Answer::Refused { why });
@@ -180,7 +180,7 @@ mod tests {
         let (came, _) = door.admit();
         send(&one, b"{\"version\":1,\"verb\":\"down\"}", SendFlags::empty()).unwrap();
         send(&other, b"\xff\0nonsense", SendFlags::empty()).unwrap();
-        assert!(matches!(door.read_request(came[0]), Some((_, Asked::Down))));
+        assert!(matches!(door.read_request(came[0]), Some((_, Demand::Down))));
         assert!(door.read_request(came[1]).is_none());
         assert!(matches!(answer_to(&other), Some(Answer::Misunderstood { .. })));
         assert!(door.read_request(came[0]).is_none(), "one request a connection");
@@ -204,7 +204,7 @@ mod tests {
         let (came, sent_away) = door.admit();
         assert_eq!(sent_away.len(), 1);
         send(&heard, b"{\"version\":1,\"verb\":\"status\"}", SendFlags::empty()).unwrap();
-        assert!(matches!(door.read_request(came[0]), Some((_, Asked::Status))));
+        assert!(matches!(door.read_request(came[0]), Some((_, Demand::Status))));
         // One that hung up before it was heard is no harm.
         drop(silent);
         let number = door.clients[0].0;

@@ -31,7 +31,7 @@ use crate::steer::{Tunnel, TunnelError};
 use crate::sys::netlink::Watch;
 use crate::sys::signal;
 use bundling::Bundling;
-use door::{Asked, Door};
+use door::{Demand, Door};
 use headstart_core::cwnd::initcwnd::Bounds;
 use headstart_core::cwnd::rounds::{Changed, Look, Rounds};
 use headstart_core::lookout::Lookout;
@@ -320,8 +320,8 @@ impl Daemon {
     /// Hears a client; its connection if it wants the end and may have it.
     fn attend(&mut self, number: u64) -> Option<OwnedFd> {
         match self.door.read_request(number)? {
-            (client, Asked::Down) => Some(client),
-            (client, Asked::Status) => {
+            (client, Demand::Down) => Some(client),
+            (client, Demand::Status) => {
                 door::answer(&client, Answer::Status(Box::new(self.status())));
                 None
             }

@@ -1,7 +1,7 @@
 //! What was seen, kept for the app that may want it: the latest lines, each with the network and the state of the device.
 
 use super::message::{Device, Network};
-use crate::forward::{Seen, line_of};
+use crate::forward::{Attributed, line_of};
 use serde_json::json;
 use std::collections::VecDeque;
 
@@ -27,7 +27,7 @@ impl Kept {
     }
 
     /// Something has ended.
-    pub fn take(&mut self, seen: &Seen) {
+    pub fn take(&mut self, seen: &Attributed) {
         let mut line = line_of(seen);
         line["network"] = json!({
             "transport": self.network.transport, "metered": self.network.metered, "validated": self.network.validated,
@@ -59,7 +59,7 @@ mod tests {
     use headstart_core::forward::{DnsExchange, Record};
     use headstart_core::time::{Duration, Instant};
 
-    fn seen(app: &str, name: &str) -> Seen {
+    fn seen(app: &str, name: &str) -> Attributed {
         let end = "192.0.2.1:53".parse().unwrap();
         let (asked, took) = (Instant::ZERO, Duration::from_millis(20));
         let lookup = DnsExchange {
@@ -73,7 +73,7 @@ mod tests {
             cached: false,
         };
         let process = Some(Process::of_app(app.into()));
-        Seen { record: Record::Dns(lookup), owner: Some(Owner { user: 10_001, inode: 0 }), process }
+        Attributed { record: Record::Dns(lookup), owner: Some(Owner { user: 10_001, inode: 0 }), process }
     }
 
     #[test]

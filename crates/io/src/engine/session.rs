@@ -6,7 +6,7 @@ use super::record::Kept;
 use crate::clock::Clock;
 use crate::driver::{self, Ears, Host};
 use crate::forward::capture::{Capture, tap};
-use crate::forward::{FRONT, Here, Protect, Running, Seen, Sink, Worker, WorkerError};
+use crate::forward::{Attributed, FRONT, Here, Protect, Running, Sink, Worker, WorkerError};
 use crate::poll::{Interest, Poll};
 use crate::sys::tun::Tun;
 use headstart_core::connect::cache::Lifetime;
@@ -97,7 +97,7 @@ pub(super) fn session(link: Link, clock: Clock) -> Result<(), EngineError> {
     };
     let kept = Rc::new(RefCell::new(Kept::on(start.network, start.device)));
     let sink = Rc::clone(&kept);
-    let sink = Box::new(move |seen: Seen| sink.borrow_mut().take(&seen));
+    let sink = Box::new(move |seen: Attributed| sink.borrow_mut().take(&seen));
     let mut worker = forwarder(tun, start.patience, start.racing, clock, sink)?;
     worker.protect(link.clone());
     worker.listen(&*link.0.borrow())?;

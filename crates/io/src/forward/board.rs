@@ -3,7 +3,7 @@
 //! How it is asked is in [`crate::board`]. What is kept between two requests is bounded.
 
 use super::ebpf::Ran;
-use super::{Process, Seen};
+use super::{Attributed, Process};
 use crate::board::Report;
 use headstart_core::forward::meter::{self, Entry};
 use headstart_core::forward::{Flow, Record, UdpFlow};
@@ -63,7 +63,7 @@ pub struct Board {
     /// Programs, those with the most data first.
     pub apps: Vec<App>,
     /// Connections that are open, likewise.
-    pub connections: Vec<Line>,
+    pub connections: Vec<FlowLine>,
     /// The latest connections and UDP flows that have ended, the last one last. A client that asks again finds by their numbers
     /// those that are new.
     #[serde(default)]
@@ -131,7 +131,7 @@ pub struct App {
 
 /// A connection, or a UDP flow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Line {
+pub struct FlowLine {
     /// The program.
     pub app: String,
     /// `tcp`, `udp` or `quic`.
@@ -169,7 +169,7 @@ pub struct Ended {
     pub number: u64,
     /// What it was; its age is that at its end.
     #[serde(flatten)]
-    pub line: Line,
+    pub line: FlowLine,
 }
 
 /// What is kept of programs between two questions.
@@ -181,7 +181,7 @@ pub(super) struct Tallies {
     ended: VecDeque<Ended>,
 }
 
-impl Line {
+impl FlowLine {
     fn of(flow: &Flow, process: Option<&Process>, age_ms: f64) -> Self {
         let meters = meter::ALL.iter().filter_map(|meter| Some((meter.name.to_owned(), (meter.read)(flow)?)));
         Self {
@@ -340,7 +340,7 @@ impl Tallies {
     }
 
     /// Something has ended.
-    pub fn take(&mut self, seen: &Seen) {
+    pub fn take(&mut self, seen: &Attributed) {
         let name = name_of(seen.process.as_ref());
         let name =
             if self.programs.len() < self.most_names || self.programs.contains_key(name) { name } else { OTHERS };
@@ -352,7 +352,7 @@ impl Tallies {
                 tally.flow(flow);
                 tally.failed += u64::from(flow.connected.is_none());
                 let age = flow.ended.unwrap_or(flow.asked).since(flow.asked);
-                self.keep(Line::of(flow, seen.process.as_ref(), age.as_secs_f64() * 1e3));
+                self.keep(FlowLine::of(flow, seen.process.as_ref(), age.as_secs_f64() * 1e3));
             }
             Record::Dns(lookup) => {
                 tally.lookups += 1;
@@ -369,13 +369,13 @@ impl Tallies {
                 tally.udp(flow);
                 let last = [flow.up.last, flow.down.last].into_iter().flatten().max();
                 let age = last.unwrap_or(flow.began).since(flow.began);
-                self.keep(Line::of_udp(flow, seen.process.as_ref(), age.as_secs_f64() * 1e3));
+                self.keep(FlowLine::of_udp(flow, seen.process.as_ref(), age.as_secs_f64() * 1e3));
             }
             Record::Echo(_) => {}
         }
     }
 
-    fn keep(&mut self, line: Line) {
+    fn keep(&mut self, line: FlowLine) {
         let number = self.ended.back().map_or(1, |last| last.number + 1);
         self.ended.push_back(Ended { number, line });
         self.ended.drain(..self.ended.len().saturating_sub(MOST_ENDED));
@@ -392,7 +392,7 @@ impl Tallies {
         let mut lines = Vec::new();
         for (flow, process, age_ms) in udp {
             all.entry(name_of(process.as_ref()).to_owned()).or_default().udp(flow);
-            lines.push(Line::of_udp(flow, process.as_ref(), age_ms));
+            lines.push(FlowLine::of_udp(flow, process.as_ref(), age_ms));
         }
         for (flow, process, age_ms) in open {
             let app = name_of(process);
@@ -400,7 +400,7 @@ impl Tallies {
             let tally = all.entry(app.to_owned()).or_default();
             tally.flow(flow);
             tally.open += 1;
-            lines.push(Line::of(flow, process, age_ms));
+            lines.push(FlowLine::of(flow, process, age_ms));
         }
         let mut apps: Vec<_> = all.into_iter().map(|(name, tally)| tally.app(name)).collect();
         // Sorting is stable: equals stay in the order of their names, and of when they were asked for.
@@ -443,9 +443,9 @@ pub(super) mod tests {
         flow
     }
 
-    fn seen(record: Record, name: &str) -> Seen {
+    fn seen(record: Record, name: &str) -> Attributed {
         let process = Process { pid: 7, name: name.into(), group: None, fd: 3 };
-        Seen { record, owner: None, process: Some(process).filter(|p| !p.name.is_empty()) }
+        Attributed { record, owner: None, process: Some(process).filter(|p| !p.name.is_empty()) }
     }
 
     #[test]

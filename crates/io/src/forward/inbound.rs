@@ -233,7 +233,7 @@ impl Inbound {
             self.tell_moved(inside, outside, false);
         }
         let (Some(listener), Some(outside)) = (listener, outside) else { return };
-        let known_as = listening::seen_as(outside, listening::Kind::Streams);
+        let known_as = listening::seen_as(outside, listening::ServiceKind::Streams);
         theirs.extend(&known_as);
         self.open.insert(self.next, Open { inside, listener, known_as, rests: false });
         self.next += 1;
@@ -315,7 +315,7 @@ impl Inbound {
         let mut unbound = Vec::new();
         // What cannot be seen now is seen later.
         if let Ok(Ok((services, ports))) = self.inside.run(there) {
-            let streams = |one: &listening::Service| one.kind == listening::Kind::Streams;
+            let streams = |one: &listening::Service| one.kind == listening::ServiceKind::Streams;
             let there: BTreeSet<SocketAddr> = services.into_iter().filter(streams).map(|one| one.at).collect();
             let mut theirs = self.theirs.lock();
             self.open.retain(|_, open| {

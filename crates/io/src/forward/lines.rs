@@ -1,7 +1,7 @@
 //! What was seen, as JSON: one object for each connection, lookup, UDP flow and asker for echoes that has ended.
 
 use super::board::UNKNOWN;
-use super::{Process, Seen};
+use super::{Attributed, Process};
 use headstart_core::forward::{EchoFlow, Flow, Quic, Record, Side, Trips, UdpFlow, meter};
 use headstart_core::time::Duration;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 pub const VERSION: u32 = 2;
 
 /// The object.
-pub fn line_of(seen: &Seen) -> Value {
+pub fn line_of(seen: &Attributed) -> Value {
     let name = seen.process.as_ref().map_or(UNKNOWN, |process| process.name.as_str());
     match &seen.record {
         Record::Flow(flow) => connection(flow, name, seen),
@@ -25,16 +25,16 @@ pub fn line_of(seen: &Seen) -> Value {
 }
 
 /// The user id, on a phone the app's.
-fn user(seen: &Seen) -> Option<u32> {
+fn user(seen: &Attributed) -> Option<u32> {
     seen.owner.map(|owner| owner.user)
 }
 
 /// The container or the unit of the process.
-fn group(seen: &Seen) -> Option<&str> {
+fn group(seen: &Attributed) -> Option<&str> {
     seen.process.as_ref()?.group.as_deref()
 }
 
-fn udp(flow: &UdpFlow, name: &str, seen: &Seen) -> Value {
+fn udp(flow: &UdpFlow, name: &str, seen: &Attributed) -> Value {
     let mut line = json!({
         "version": VERSION, "event": "udp", "app": name, "pid": seen.process.as_ref().and_then(Process::number), "group": group(seen),
         "user": user(seen), "local": flow.app.to_string(), "peer": flow.peer.to_string(),
@@ -55,7 +55,7 @@ fn quic(quic: &Quic) -> Value {
     })
 }
 
-fn echo(flow: &EchoFlow, name: &str, seen: &Seen) -> Value {
+fn echo(flow: &EchoFlow, name: &str, seen: &Attributed) -> Value {
     json!({
         "version": VERSION, "event": "echo", "app": name, "pid": seen.process.as_ref().and_then(Process::number), "group": group(seen),
         "local": flow.app.to_string(), "peer": flow.peer.to_string(), "id": flow.id, "at_ms": flow.began.as_millis_f64(),
@@ -73,7 +73,7 @@ fn ms(time: Duration) -> f64 {
     round(time.as_secs_f64() * 1e3)
 }
 
-fn connection(flow: &Flow, name: &str, seen: &Seen) -> Value {
+fn connection(flow: &Flow, name: &str, seen: &Attributed) -> Value {
     let lasted = flow.ended.map(|at| ms(at.since(flow.asked)));
     let mut line = json!({
         "version": VERSION, "event": "connection", "app": name, "pid": seen.process.as_ref().and_then(Process::number), "group": group(seen),

@@ -52,7 +52,7 @@ pub use owner::Process;
 #[cfg(feature = "host")]
 pub use routes::Routes;
 #[cfg(feature = "host")]
-pub use seen::{Seen, Sink};
+pub use seen::{Attributed, Sink};
 #[cfg(feature = "host")]
 pub(crate) use worker::{FRONT, Here, Running};
 #[cfg(feature = "host")]

@@ -5,7 +5,7 @@ use headstart_core::forward::Record;
 
 /// Something that was recorded, and whose it was, if that is known.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct Attributed {
     /// What was seen.
     pub record: Record,
     /// What the kernel knew of the program's socket.
@@ -15,4 +15,4 @@ pub struct Seen {
 }
 
 /// Receives what was seen.
-pub type Sink = Box<dyn FnMut(Seen)>;
+pub type Sink = Box<dyn FnMut(Attributed)>;

@@ -1,7 +1,7 @@
 //! Sends the state of a measurement to its readers, without waiting for them: all of it to who measures, to root and to a group; to every
 //! other user of a measured host what is its own (docs/decisions/0106).
 
-use super::Seen;
+use super::Attributed;
 use super::board::{Board, Tallies};
 use crate::board::{self, Audience, Sight};
 use crate::clock::Clock;
@@ -75,7 +75,7 @@ impl Window {
     }
 
     /// Something has ended.
-    pub fn take(&mut self, seen: &Seen) {
+    pub fn take(&mut self, seen: &Attributed) {
         self.tallies.take(seen);
         let Some(user) = seen.owner.map(|owner| owner.user) else { return };
         let sees_all = user == 0 || user == rustix::process::geteuid().as_raw();

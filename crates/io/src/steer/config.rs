@@ -45,7 +45,7 @@ const NAME: &str = "steer%d";
 
 /// Where one channel leaves this host, and where it leads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Way {
+pub struct Uplink {
     /// The interface that its packets leave by.
     pub interface: Option<String>,
     /// The address that its packets come from.
@@ -78,7 +78,7 @@ pub struct Config {
     /// Small segments of thin streams inside carry those before them again (core::realtime::bundle).
     pub bundle: bool,
     /// The fat channel and the fast one.
-    pub ways: [Way; 2],
+    pub ways: [Uplink; 2],
     /// The other end's key.
     pub peer: PublicKey,
     /// A secret that both ends know besides.
@@ -205,7 +205,7 @@ struct Draft {
     bundle: bool,
     addresses: Vec<Prefix>,
     allowed: Vec<Prefix>,
-    ways: [Way; 2],
+    ways: [Uplink; 2],
     persistent_keepalive: Option<Duration>,
 }
 
@@ -221,7 +221,7 @@ impl Draft {
             bundle: false,
             addresses: Vec::new(),
             allowed: Vec::new(),
-            ways: [Way { rate: FAT_RATE, ..Way::default() }, Way::default()],
+            ways: [Uplink { rate: FAT_RATE, ..Uplink::default() }, Uplink::default()],
             persistent_keepalive: None,
         }
     }
@@ -306,7 +306,7 @@ fn of_channel(word: &str) -> Option<(usize, &str)> {
     word.strip_prefix("fat").map(|rest| (0, rest)).or(word.strip_prefix("fast").map(|rest| (1, rest)))
 }
 
-impl Way {
+impl Uplink {
     /// A line of [Interface] of this channel.
     fn read(&mut self, word: &str, line: Line<'_>) -> Result<(), ConfigError> {
         match word {

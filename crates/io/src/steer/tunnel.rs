@@ -4,7 +4,7 @@
 //! channel is a socket of its own, bound to the interface or the address that its file names. Packets come and go in trains and
 //! super-packets where the kernel has them so.
 
-use super::config::{Config, Prefix, Role, Way};
+use super::config::{Config, Prefix, Role, Uplink};
 use super::end::{Act, End, Refused};
 use super::gather::Gather;
 use super::usage;
@@ -195,7 +195,7 @@ fn random() -> io::Result<[u64; 3]> {
     Ok([0, 1, 2].map(|n| u64::from_le_bytes(words[n])))
 }
 
-fn socket(channel: Channel, way: &Way) -> Result<UdpSocket, TunnelError> {
+fn socket(channel: Channel, way: &Uplink) -> Result<UdpSocket, TunnelError> {
     let fail = |what: &str| {
         let what = what.to_owned();
         move |source: io::Error| TunnelError::Socket { channel, what, source }

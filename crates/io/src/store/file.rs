@@ -118,7 +118,7 @@ impl FileError {
 }
 
 /// A change of one record: what it is from now on, or that it is gone.
-pub type Change = (Digest, Option<Vec<u8>>);
+pub type RecordChange = (Digest, Option<Vec<u8>>);
 
 /// A store and the key of all stores, in their folder.
 #[derive(Debug)]
@@ -232,7 +232,7 @@ impl StoreFile {
     }
 
     /// Makes all of `changes`, or none of them; makes the file if there is none.
-    pub fn write(&self, changes: &[Change]) -> Result<(), FileError> {
+    pub fn write(&self, changes: &[RecordChange]) -> Result<(), FileError> {
         let path = self.path();
         loop {
             match private(&path, false) {
@@ -376,7 +376,7 @@ fn database(path: &Path, file: File) -> Result<Database, Trouble> {
     }
 }
 
-fn apply(db: &Database, changes: &[Change]) -> Result<(), Trouble> {
+fn apply(db: &Database, changes: &[RecordChange]) -> Result<(), Trouble> {
     let txn = db.begin_write().map_err(redb::Error::from)?;
     {
         let mut table = txn.open_table(RECORDS)?;

@@ -20,7 +20,7 @@ pub use record::{Record, RecordError, What};
 pub use series::Series;
 
 use crate::clock::{self, Clock};
-use file::{Change, StoreFile};
+use file::{RecordChange, StoreFile};
 use headstart_core::connect::memory::{Memory, Program};
 use headstart_core::path::record::NetworkRecord;
 use record::age;
@@ -170,7 +170,7 @@ impl Store {
         }
         let Some(seal) = self.file.key(true)? else { return Ok(false) };
         let now = (self.wall)();
-        let mut changes: Vec<Change> = self.obsolete.iter().map(|digest| (*digest, None)).collect();
+        let mut changes: Vec<RecordChange> = self.obsolete.iter().map(|digest| (*digest, None)).collect();
         let mut contents = Vec::new();
         for what in all {
             let digest = seal.digest(&what.name());

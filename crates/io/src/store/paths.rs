@@ -4,7 +4,7 @@
 //! Nothing here is needed to go on: errors are reported in one line and leave an empty history. Every call may take
 //! as long as a disk takes.
 
-use super::file::{Change, FileError, StoreFile};
+use super::file::{FileError, RecordChange, StoreFile};
 use super::prior::Priors;
 use super::seal::{Digest, Seal};
 use crate::clock::Clock;
@@ -188,7 +188,7 @@ impl Paths {
     fn write(&self, changed: &[(Key, Option<Encoded>)]) -> Result<(), FileError> {
         let Some(seal) = self.file.key(true)? else { return Ok(()) };
         let failed = |source| FileError::Io { path: self.file.path(), source };
-        let mut changes: Vec<Change> = self.obsolete.iter().map(|digest| (*digest, None)).collect();
+        let mut changes: Vec<RecordChange> = self.obsolete.iter().map(|digest| (*digest, None)).collect();
         for (key, encoded) in changed {
             let digest = seal.digest(&name(*key));
             let sealed = encoded.map(|encoded| seal.close(&digest, &encoded)).transpose().map_err(failed)?;

@@ -38,7 +38,7 @@ pub struct Learned {
 
 /// The history of another host, and the site that signed it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Source {
+pub struct SignedHistory {
     /// The public key of the site that signed it.
     pub site: String,
     /// What it says.
@@ -145,11 +145,11 @@ impl Priors {
     }
 
     /// What is there and not too old, the newest first.
-    pub fn load(&self) -> Result<Vec<Source>, FileError> {
+    pub fn load(&self) -> Result<Vec<SignedHistory>, FileError> {
         let Some(seal) = self.file.key(false)? else { return Ok(Vec::new()) };
         let found = self.file.patiently(&self.clock, StoreFile::read)?;
         let source = |(digest, sealed): (_, Vec<u8>)| serde_json::from_slice(&seal.open(&digest, &sealed)?).ok();
-        let mut sources: Vec<Source> = found.into_iter().filter_map(source).collect();
+        let mut sources: Vec<SignedHistory> = found.into_iter().filter_map(source).collect();
         sources.retain(|source| source.learned.age() <= FORGOTTEN_AFTER);
         sources.sort_by(|a, b| b.learned.made_at.cmp(&a.learned.made_at).then_with(|| a.name().cmp(&b.name())));
         Ok(sources)
@@ -165,7 +165,7 @@ impl Priors {
             }
             known => known?,
         };
-        let source = Source { site, learned };
+        let source = SignedHistory { site, learned };
         let same = known.iter().find(|known| known.name() == source.name());
         if same.is_some_and(|same| same.learned.made_at > source.learned.made_at) {
             return Err(PriorError::Superseded(source.learned.from));
@@ -189,7 +189,7 @@ impl Priors {
         Ok(readable)
     }
 
-    fn sealed(&self, seal: &Seal, source: &Source) -> Result<super::file::Change, FileError> {
+    fn sealed(&self, seal: &Seal, source: &SignedHistory) -> Result<super::file::RecordChange, FileError> {
         let failed = |source| FileError::Io { path: self.file.path(), source };
         let plain = serde_json::to_vec(source).map_err(|why| failed(std::io::Error::other(why)))?;
         let digest = seal.digest(&source.name());
@@ -197,7 +197,7 @@ impl Priors {
     }
 }
 
-impl Source {
+impl SignedHistory {
     fn name(&self) -> Vec<u8> {
         format!("prior {} {}", self.site, self.learned.from).into_bytes()
     }
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(handed.paths(), 2, "the address and its prefix");
         priors.add("site".into(), handed.clone()).unwrap();
         let kept = Priors::in_folder(folder.path().into()).load().unwrap();
-        assert_eq!(kept, [Source { site: "site".into(), learned: handed }]);
+        assert_eq!(kept, [SignedHistory { site: "site".into(), learned: handed }]);
         let mut history = History::new(Settings::default(), [1; 16]);
         history.set_priors(kept.iter().filter_map(|source| source.learned.prior(now())).collect());
         let known = history.recall(now(), HERE, PEER).unwrap();

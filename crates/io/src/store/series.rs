@@ -4,7 +4,7 @@
 //! Nothing here is needed to go on: errors are reported in one line and leave an empty history. Every call may take as
 //! long as a disk takes.
 
-use super::file::{Change, FileError, StoreFile};
+use super::file::{FileError, RecordChange, StoreFile};
 use super::seal::{DIGEST, Digest};
 use crate::clock::Clock;
 use std::fs::File;
@@ -91,7 +91,7 @@ impl Series {
             let sealed = plain.as_ref().map(|plain| seal.close(&place, plain)).transpose()?;
             Ok((place, sealed))
         });
-        let sealed: Result<Vec<Change>, std::io::Error> = sealed.collect();
+        let sealed: Result<Vec<RecordChange>, std::io::Error> = sealed.collect();
         let sealed = sealed.map_err(|source| FileError::Io { path: self.file.path(), source })?;
         self.file.patiently(&self.clock, |file| file.write(&sealed))
     }

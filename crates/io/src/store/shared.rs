@@ -16,7 +16,7 @@ use crate::clock::wall;
 use headstart_core::cwnd::history::{Record, Secret};
 use headstart_core::path::NetworkId;
 use headstart_core::time::{Duration, Instant};
-use nodes::{Nodes, Source};
+use nodes::{NodeState, Nodes};
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -133,7 +133,7 @@ struct Speaker {
     network: NetworkId,
     seal: Option<(Seal, Secret)>,
     /// The key of names that is in the store, and from where.
-    secret: Option<(Secret, Source)>,
+    secret: Option<(Secret, NodeState)>,
     /// What we offer as this key.
     own: [u8; 16],
     /// Which server we are.

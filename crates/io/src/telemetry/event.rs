@@ -2,7 +2,7 @@
 
 use super::KEY;
 use crate::clock::wall;
-use crate::forward::Seen;
+use crate::forward::Attributed;
 use crate::forward::board::UNKNOWN;
 use headstart_core::connect::Tally;
 use headstart_core::forward::{Flow, Record, meter};
@@ -72,7 +72,7 @@ impl Names {
     }
 
     /// What a forwarder saw; `None` for what no event is made of.
-    pub fn seen(&self, stamp: Stamp, seen: &Seen) -> Option<Value> {
+    pub fn seen(&self, stamp: Stamp, seen: &Attributed) -> Option<Value> {
         let app = seen.process.as_ref().map_or(UNKNOWN, |process| process.name.as_str());
         match &seen.record {
             Record::Flow(flow) => Some(self.flow(stamp, app, &Connection::from(&**flow))),

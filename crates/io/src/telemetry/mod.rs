@@ -10,7 +10,7 @@ mod spool;
 pub use event::{Connection, Names, Stamp, VERSION};
 pub use spool::{Spool, Written};
 
-use crate::forward::Seen;
+use crate::forward::Attributed;
 use headstart_core::connect::Tally;
 use std::fs;
 use std::io::{self, Write as _};
@@ -81,7 +81,7 @@ impl Telemetry {
     }
 
     /// A forwarder has seen something to its end.
-    pub fn seen(&mut self, seen: &Seen) {
+    pub fn seen(&mut self, seen: &Attributed) {
         if let Some(event) = self.names.seen(Stamp::now(), seen) {
             self.add(event);
         }

@@ -1,7 +1,7 @@
 //! Every task of a plan exactly once: what is counted, and what is missing, double, differing, damaged or of no task.
 
 use super::folder::Look;
-use super::{Plan, Record, Results, Task, identity};
+use super::{Plan, Provenance, Results, Task, identity};
 use crate::experiment::Outcome;
 use anyhow::Context as _;
 use serde::Serialize;
@@ -69,7 +69,7 @@ impl Account {
 #[derive(Debug)]
 pub struct Counted {
     /// The task, and how it was done.
-    pub record: Record,
+    pub record: Provenance,
     /// The result.
     pub outcome: Outcome,
 }

@@ -41,7 +41,7 @@ impl std::fmt::Display for Judged {
 
 /// A row in both results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Change {
+pub struct Difference {
     /// The experiment.
     pub experiment: String,
     /// The network and workload.
@@ -68,7 +68,7 @@ pub struct Change {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Comparison {
     /// Rows that are in both, worst first.
-    pub changes: Vec<Change>,
+    pub changes: Vec<Difference>,
     /// Rows that only the first has, as "experiment: condition, metric, arm".
     pub only_before: Vec<String>,
     /// Rows that only the second has.
@@ -77,7 +77,7 @@ pub struct Comparison {
 
 /// Compares the rows of two results. A change of less than `tolerance` (0.02 for 2 %) is the same.
 pub fn compare(before: &[Outcome], after: &[Outcome], tolerance: f64) -> Comparison {
-    let mut changes: Vec<Change> = Vec::new();
+    let mut changes: Vec<Difference> = Vec::new();
     let mut only_after = Vec::new();
     for new in after {
         let old = before.iter().find(|old| is_same_kind(old, new));
@@ -119,7 +119,7 @@ fn is_same_kind(a: &Outcome, b: &Outcome) -> bool {
     a.experiment == b.experiment && extent(a) == extent(b)
 }
 
-fn change(old: &Outcome, earlier: &Row, new: &Outcome, row: &Row, tolerance: f64) -> Change {
+fn change(old: &Outcome, earlier: &Row, new: &Outcome, row: &Row, tolerance: f64) -> Difference {
     let estimate = row.metric.rsplit_once(", ").and_then(|(metric, statistic)| {
         let statistic: Statistic = statistic.parse().ok()?;
         let a = new.series(&row.condition, metric, &row.arm)?;
@@ -132,7 +132,7 @@ fn change(old: &Outcome, earlier: &Row, new: &Outcome, row: &Row, tolerance: f64
         Some(estimate) => (Some(estimate.value), estimate.interval),
         None => ((earlier.ours != 0.0).then(|| row.ours / earlier.ours), None),
     };
-    Change {
+    Difference {
         experiment: new.experiment.clone(),
         condition: row.condition.clone(),
         metric: row.metric.clone(),

@@ -30,7 +30,7 @@ pub struct Results {
 
 /// What stands beside a result: the task, and how it was done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub struct Provenance {
     /// [`VERSION`].
     pub version: u32,
     /// The task, as the plan has it.
@@ -75,7 +75,7 @@ pub enum Look {
     /// Nothing.
     Missing,
     /// A result.
-    Done(Box<(Record, Outcome)>),
+    Done(Box<(Provenance, Outcome)>),
     /// A folder that is not whole, and why.
     Damaged(String),
 }
@@ -190,7 +190,7 @@ impl Results {
     }
 
     /// The record of a task that was done, without its result: for what needs many and quickly.
-    pub fn record(&self, id: &str) -> Option<Record> {
+    pub fn record(&self, id: &str) -> Option<Provenance> {
         record(&self.folder.join(id), id).ok()
     }
 
@@ -226,7 +226,7 @@ impl Results {
         let result = serde_json::to_vec(outcome).expect("an outcome is made of strings, numbers and lists");
         let (task, host, sha256) = (part.task.clone(), host.to_owned(), sha256(&result));
         let brief = Some(Brief { bytes: result.len() as u64, valid: outcome.valid });
-        let record = Record { version: VERSION, task, host, runs, sha256, brief };
+        let record = Provenance { version: VERSION, task, host, runs, sha256, brief };
         let record = serde_json::to_vec(&record).expect("a record is made of strings and numbers");
         // What `lab run` may have left beside is not of the task's result.
         clear(&part.folder)?;
@@ -332,15 +332,15 @@ fn clear(folder: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))
 }
 
-fn record(folder: &Path, id: &str) -> anyhow::Result<Record> {
-    let record: Record = serde_json::from_slice(&bytes(&folder.join("task.json"))?).context("task.json")?;
+fn record(folder: &Path, id: &str) -> anyhow::Result<Provenance> {
+    let record: Provenance = serde_json::from_slice(&bytes(&folder.join("task.json"))?).context("task.json")?;
     ensure!(record.version == VERSION, "task.json has version {}, unknown to this program", record.version);
     ensure!(record.task.id == id && record.task.identity() == id, "task.json belongs to another task");
     Ok(record)
 }
 
 /// The result in a folder, if record and result agree.
-fn read(folder: &Path, id: &str) -> anyhow::Result<(Record, Outcome)> {
+fn read(folder: &Path, id: &str) -> anyhow::Result<(Provenance, Outcome)> {
     let record = record(folder, id)?;
     let result = bytes(&folder.join("result.json"))?;
     ensure!(sha256(&result) == record.sha256, "result.json has changed since it was written: its SHA-256 differs");

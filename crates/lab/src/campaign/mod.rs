@@ -28,8 +28,8 @@ mod text;
 
 pub use account::{Account, Counted, Discrepancy, collect};
 pub use bucket::{Committed, Extent};
-pub use compare::{Change, Comparison, Judged, compare};
-pub use folder::{Brief, Glance, Look, Part, Record, Results};
+pub use compare::{Comparison, Difference, Judged, compare};
+pub use folder::{Brief, Glance, Look, Part, Provenance, Results};
 pub use plan::{Plan, Shard};
 pub use pooled::{Agreement, Pooled, pool};
 pub use tables::{SCHEMA, SCHEMA_VERSION, Tables};

@@ -299,14 +299,14 @@ fn rule(row: &Row, outcome: &Outcome) -> Option<(String, Statistic, Pairing)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Record;
+    use super::super::Provenance;
     use super::super::folder::tests::{outcome, task};
     use super::*;
 
     fn counted(seed: u64, host: &str) -> Counted {
         let (version, sha256) = (1, String::new());
         Counted {
-            record: Record { version, task: task(seed), host: host.into(), runs: 1, sha256, brief: None },
+            record: Provenance { version, task: task(seed), host: host.into(), runs: 1, sha256, brief: None },
             outcome: outcome(seed),
         }
     }

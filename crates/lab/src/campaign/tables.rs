@@ -224,10 +224,10 @@ fn device_cells(mut cells: Vec<Cell>, counted: &Counted) -> Vec<Cell> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Record;
+    use super::super::Provenance;
     use super::super::folder::tests::{outcome, task};
     use super::*;
-    use crate::columns::Kind;
+    use crate::columns::ColumnType;
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use std::fs::File;
 
@@ -239,7 +239,7 @@ mod tests {
             let mut outcome = outcome(seed.min(9));
             outcome.samples[0].values[1] = None;
             let (task, host, sha256) = (task(seed), "a".into(), String::new());
-            let record = Record { version: 1, task, host, runs: 1, sha256, brief: None };
+            let record = Provenance { version: 1, task, host, runs: 1, sha256, brief: None };
             tables.add(&Counted { record, outcome }).unwrap();
         }
         tables.finish().unwrap();
@@ -272,10 +272,10 @@ mod tests {
             text += &format!("`{}`: {}.\n\n| column | type | meaning |\n|---|---|---|\n", table.name, table.what);
             for column in table.columns {
                 let kind = match column.kind {
-                    Kind::Text => "text",
-                    Kind::Number => "double",
-                    Kind::Count => "unsigned 64",
-                    Kind::Truth => "boolean",
+                    ColumnType::Text => "text",
+                    ColumnType::Number => "double",
+                    ColumnType::Count => "unsigned 64",
+                    ColumnType::Truth => "boolean",
                 };
                 text += &format!("| `{}` | {kind} | {} |\n", column.name, column.what);
             }

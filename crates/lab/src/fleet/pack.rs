@@ -4,7 +4,7 @@
 //! when all that they hold is where it should be; what was packed twice all the same is told apart by its ids, as everywhere.
 
 use crate::bucket::{self, Bucket};
-use crate::columns::{Cell, Column, Kind, Table, Writing, count, number, text, truth};
+use crate::columns::{Cell, Column, ColumnType, Table, Writing, count, number, text, truth};
 use crate::program::Folder;
 use anyhow::Context as _;
 use serde_json::Value;
@@ -211,10 +211,10 @@ fn write(place: &Path, events: &Day) -> anyhow::Result<()> {
 fn cell(event: &Value, column: &Column) -> Cell {
     let value = &event[column.name];
     match column.kind {
-        Kind::Text => Cell::Text(value.as_str().map(Into::into)),
-        Kind::Number => Cell::Number(value.as_f64()),
-        Kind::Count => Cell::Count(value.as_u64()),
-        Kind::Truth => Cell::Truth(value.as_bool()),
+        ColumnType::Text => Cell::Text(value.as_str().map(Into::into)),
+        ColumnType::Number => Cell::Number(value.as_f64()),
+        ColumnType::Count => Cell::Count(value.as_u64()),
+        ColumnType::Truth => Cell::Truth(value.as_bool()),
     }
 }
 

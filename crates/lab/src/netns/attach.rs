@@ -17,7 +17,7 @@ use super::topology::{self, EMULATOR, creating, in_ns, plug, port, sysctls};
 use super::worker::Ports;
 use super::{Error, enter};
 use headstart_io::clock::Clock;
-use headstart_io::detour::{Detour, InterfaceId, Way};
+use headstart_io::detour::{Detour, DetourPlan, InterfaceId};
 use headstart_io::process_end;
 use headstart_io::sys::netlink::{Interface, Mac, Netlink, VethEnd};
 use headstart_io::sys::netns::NetNs;
@@ -214,7 +214,7 @@ impl Veths {
         let veth = |side: usize| InterfaceId { name: &self.names[side], index: self.indices[side] };
         let at = InterfaceId { name: &interface.name, index: interface.index };
         let mark = fastrand::u32(1..);
-        Detour::attach(&Way { interface: at, inner: veth(0), outer: veth(1), mark }).map_err(|why| {
+        Detour::attach(&DetourPlan { interface: at, inner: veth(0), outer: veth(1), mark }).map_err(|why| {
             let what = format!("a detour at {} (eBPF)", interface.name);
             if why.is_not_permitted() {
                 return Error::NotPermitted { what, why: why.to_string() };

@@ -184,7 +184,7 @@ fn pad(body: &mut String, length: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::recording::{Answers, Asked};
+    use super::super::recording::{Answers, RequestKey};
     use super::super::synthetic;
     use super::*;
 
@@ -206,7 +206,7 @@ mod tests {
             }
             let answers = Answers::new(all);
             let host = &names[page.objects[0].host];
-            let first = answers.find(Asked { host, method: "GET", target: "/", scheme: Scheme::Https }).unwrap();
+            let first = answers.find(RequestKey { host, method: "GET", target: "/", scheme: Scheme::Https }).unwrap();
             assert_eq!(first.response.status(), Some(if page.main == 0 { 200 } else { 302 }));
         }
     }

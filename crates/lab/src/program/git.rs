@@ -3,7 +3,7 @@
 //!
 //! A page is a file of a repository: the whole repository is cloned, then the file is printed.
 
-use super::{Asked, Entry, Origin, Scheme, write};
+use super::{Entry, Origin, PageRequest, Scheme, write};
 use anyhow::Context as _;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -56,6 +56,6 @@ fn prepare(_: &Path, workdir: &Path) -> anyhow::Result<PathBuf> {
     Ok("/bin/sh".into())
 }
 
-fn clone(command: &mut Command, asked: &Asked<'_>, url: &str) {
+fn clone(command: &mut Command, asked: &PageRequest<'_>, url: &str) {
     command.arg(asked.workdir.join(SCRIPT)).arg(url).arg(asked.workdir);
 }

@@ -92,12 +92,12 @@ pub struct Entry {
     prepare: fn(found: &Path, workdir: &Path) -> anyhow::Result<PathBuf>,
     /// Gives `command` (already that of the file that `prepare` named) the arguments and the environment that make it do
     /// what is asked for.
-    fetch: fn(command: &mut Command, asked: &Asked<'_>),
+    fetch: fn(command: &mut Command, asked: &PageRequest<'_>),
 }
 
 /// What a program is asked for.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct PageRequest<'a> {
     /// The page.
     pub url: &'a Url,
     /// The program's own folder.
@@ -117,7 +117,7 @@ pub struct Trust {
     pub ssh: Option<ssh::Identity>,
 }
 
-impl Asked<'_> {
+impl PageRequest<'_> {
     /// The file of the authority's certificate, if there is one to be told of.
     fn certificate(&self) -> Option<&Path> {
         Some(&self.trust?.https.as_ref()?.certificate)
@@ -254,7 +254,7 @@ impl Program {
     fn fetch_command(&self, mut command: Command, url: &Url) -> Command {
         let Self { workdir, trust, body, .. } = self;
         let body = body.as_deref().filter(|_| self.entry.sends);
-        (self.entry.fetch)(&mut command, &Asked { url, workdir, trust: trust.as_ref(), body });
+        (self.entry.fetch)(&mut command, &PageRequest { url, workdir, trust: trust.as_ref(), body });
         command
     }
 }

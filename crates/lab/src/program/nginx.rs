@@ -3,7 +3,7 @@
 //!
 //! A shell script starts nginx, asks it for one page over a Unix socket with curl, and ends it.
 
-use super::{Asked, Entry, Origin, Scheme, write};
+use super::{Entry, Origin, PageRequest, Scheme, write};
 use anyhow::Context as _;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ fn prepare(nginx: &Path, workdir: &Path) -> anyhow::Result<PathBuf> {
     Ok("/bin/sh".into())
 }
 
-fn ask(when: &str, command: &mut Command, asked: &Asked<'_>) {
+fn ask(when: &str, command: &mut Command, asked: &PageRequest<'_>) {
     let or_nothing = |file: Option<&Path>| file.map_or_else(Default::default, Path::as_os_str).to_owned();
     command.arg(asked.workdir.join(SCRIPT)).arg(asked.url.to_string()).arg(asked.workdir).arg(when);
     command.args([or_nothing(asked.certificate()), or_nothing(asked.body)]);

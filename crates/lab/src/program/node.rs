@@ -1,7 +1,7 @@
 //! Node: `fetch` (libuv's getaddrinfo in a thread pool) and `dns.resolve` (c-ares, which sends its own queries); sockets
 //! that do not wait, registered with epoll after connect.
 
-use super::{Asked, Entry, Origin, Scheme, write};
+use super::{Entry, Origin, PageRequest, Scheme, write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -33,7 +33,7 @@ fn prepared(found: &Path, workdir: &Path, script: &str) -> anyhow::Result<PathBu
     Ok(found.to_owned())
 }
 
-fn fetch(command: &mut Command, asked: &Asked<'_>) {
+fn fetch(command: &mut Command, asked: &PageRequest<'_>) {
     if let Some(file) = asked.certificate() {
         command.env("NODE_EXTRA_CA_CERTS", file);
     }

@@ -2,7 +2,7 @@
 //!
 //! Also what all programs in Python share: the interpreter that has a module, and how a script is told what to fetch.
 
-use super::{Asked, Entry, Origin, Scheme, as_found};
+use super::{Entry, Origin, PageRequest, Scheme, as_found};
 use headstart_io::program::find;
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ pub const ENTRY: Entry = Entry {
 };
 
 /// Gives `command` a script, which is told the URL and perhaps a file to send.
-pub(super) fn script(script: &str, command: &mut Command, asked: &Asked<'_>) {
+pub(super) fn script(script: &str, command: &mut Command, asked: &PageRequest<'_>) {
     asked.trust_by_environment(command);
     command.args(["-c", script]).arg(asked.url.to_string()).args(asked.body);
 }

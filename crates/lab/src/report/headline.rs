@@ -4,7 +4,7 @@
 //! measured beside it, both by 95 % intervals. Where the baseline is not what the paper prints, the problem is absent and
 //! nothing is said. Reads outcomes, measures nothing.
 
-use super::layout::Kind;
+use super::layout::ColumnStyle;
 use super::number::{self, NONE};
 use super::summary::interval;
 use super::table::Table;
@@ -15,7 +15,7 @@ use std::fmt;
 
 /// A headline and the rows that were measured for it.
 #[derive(Clone, Debug)]
-pub struct Line<'a> {
+pub struct HeadlineResult<'a> {
     /// What it is about.
     pub headline: &'a Headline,
     claim: &'a Claim,
@@ -70,7 +70,7 @@ impl Serialize for Standing {
     }
 }
 
-impl Line<'_> {
+impl HeadlineResult<'_> {
     /// Where headstart's way stands.
     pub fn standing(&self) -> Standing {
         let Some(papers) = self.papers.filter(|_| self.valid) else { return Standing::Unknown };
@@ -159,7 +159,7 @@ fn range(row: &Row) -> (f64, f64) {
 }
 
 /// A line for every headline, in the order of the file.
-pub fn lines<'a>(claims: &'a Claims, outcomes: &'a [Outcome]) -> Vec<Line<'a>> {
+pub fn lines<'a>(claims: &'a Claims, outcomes: &'a [Outcome]) -> Vec<HeadlineResult<'a>> {
     let line = |headline: &'a Headline| {
         let claim = claims.get(&headline.claim).ok()?;
         let figure = claim.figure(&headline.baseline, &headline.case)?;
@@ -172,21 +172,21 @@ pub fn lines<'a>(claims: &'a Claims, outcomes: &'a [Outcome]) -> Vec<Line<'a>> {
         };
         let (papers, ours) = (of(&figure.arm), of(&headline.ours));
         let bound = headline.bound.as_deref().and_then(of);
-        Some(Line { headline, claim, figure, valid: outcome.is_some_and(|o| o.valid), papers, ours, bound })
+        Some(HeadlineResult { headline, claim, figure, valid: outcome.is_some_and(|o| o.valid), papers, ours, bound })
     };
     claims.headlines.iter().filter_map(line).collect()
 }
 
 /// The table of the headlines.
-pub fn table(lines: &[Line<'_>]) -> Table {
+pub fn table(lines: &[HeadlineResult<'_>]) -> Table {
     let columns = [
-        ("Headline", Kind::Text),
-        ("Baseline", Kind::Text),
-        ("Paper", Kind::Number),
-        ("The paper's way here", Kind::Text),
-        ("headstart's way", Kind::Text),
-        ("Bound", Kind::Text),
-        ("headstart is", Kind::Verdict),
+        ("Headline", ColumnStyle::Text),
+        ("Baseline", ColumnStyle::Text),
+        ("Paper", ColumnStyle::Number),
+        ("The paper's way here", ColumnStyle::Text),
+        ("headstart's way", ColumnStyle::Text),
+        ("Bound", ColumnStyle::Text),
+        ("headstart is", ColumnStyle::Verdict),
     ];
     let mut table = Table::new("Headlines", &columns);
     lines.iter().for_each(|line| table.push(line.cells()));

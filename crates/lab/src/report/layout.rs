@@ -7,7 +7,7 @@ use comfy_table::{
 
 /// How a column is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ColumnStyle {
     /// To the left; broken at spaces or hyphens on a narrow terminal.
     Text,
     /// To the right; broken at spaces where there is no room for it.
@@ -24,21 +24,21 @@ const LEAST_GAP: usize = 1;
 const BREAK: char = '\u{200b}';
 
 /// A cell of the head.
-pub(super) fn head(name: &str, kind: Kind) -> Cell {
-    let cell = cell(name, Kind::Text).add_attribute(Attribute::Bold);
-    if kind == Kind::Number { cell.set_alignment(CellAlignment::Right) } else { cell }
+pub(super) fn head(name: &str, kind: ColumnStyle) -> Cell {
+    let cell = cell(name, ColumnStyle::Text).add_attribute(Attribute::Bold);
+    if kind == ColumnStyle::Number { cell.set_alignment(CellAlignment::Right) } else { cell }
 }
 
 /// A cell below it.
-pub(super) fn cell(text: &str, kind: Kind) -> Cell {
+pub(super) fn cell(text: &str, kind: ColumnStyle) -> Cell {
     let shown = escape::terminal(text);
-    let cell = if shown.contains(' ') || kind != Kind::Text {
+    let cell = if shown.contains(' ') || kind != ColumnStyle::Text {
         Cell::new(shown).set_delimiter(' ')
     } else {
         Cell::new(shown.replace('-', &format!("-{BREAK}"))).set_delimiter(BREAK)
     };
-    let cell = if kind == Kind::Number { cell.set_alignment(CellAlignment::Right) } else { cell };
-    match verdict(text).filter(|_| kind == Kind::Verdict) {
+    let cell = if kind == ColumnStyle::Number { cell.set_alignment(CellAlignment::Right) } else { cell };
+    match verdict(text).filter(|_| kind == ColumnStyle::Verdict) {
         Some((colour, true)) => cell.fg(colour).add_attribute(Attribute::Bold),
         Some((colour, false)) => cell.fg(colour),
         None => cell,
@@ -57,10 +57,18 @@ fn verdict(verdict: &str) -> Option<(Color, bool)> {
 }
 
 /// A head and rows in at most `width` columns, numbers and verdicts in one piece if there is room for it; none if the words need more.
-pub(super) fn set(head: Vec<Cell>, rows: Vec<Vec<Cell>>, kinds: &[Kind], width: usize, colour: bool) -> Option<String> {
+pub(super) fn set(
+    head: Vec<Cell>,
+    rows: Vec<Vec<Cell>>,
+    kinds: &[ColumnStyle],
+    width: usize,
+    colour: bool,
+) -> Option<String> {
     let least = |(whole, gap): (bool, usize)| {
-        let column = |(n, kind): (usize, &Kind)| {
-            let of = |cell: &Cell| if whole && *kind != Kind::Text { columns(&cell.content()) } else { longest(cell) };
+        let column = |(n, kind): (usize, &ColumnStyle)| {
+            let of = |cell: &Cell| {
+                if whole && *kind != ColumnStyle::Text { columns(&cell.content()) } else { longest(cell) }
+            };
             let gap = if n + 1 < kinds.len() { gap } else { 0 };
             rows.iter().map(|row| of(&row[n])).fold(longest(&head[n]), usize::max) + gap
         };
@@ -124,11 +132,14 @@ mod tests {
 
     #[test]
     fn a_table_is_never_wider_than_the_terminal_and_loses_no_character() {
-        let kinds = [Kind::Text, Kind::Number];
+        let kinds = [ColumnStyle::Text, ColumnStyle::Number];
         let texts = ["paper1-lte-happy-eyeballs-v2", "two words", "名前-は-ここ"];
         for width in 12..60 {
-            let rows = texts.iter().map(|text| vec![cell(text, Kind::Text), cell("1.5 ms", Kind::Number)]).collect();
-            let head = vec![head("a name", Kind::Text), head("value", Kind::Number)];
+            let rows = texts
+                .iter()
+                .map(|text| vec![cell(text, ColumnStyle::Text), cell("1.5 ms", ColumnStyle::Number)])
+                .collect();
+            let head = vec![head("a name", ColumnStyle::Text), head("value", ColumnStyle::Number)];
             let Some(text) = set(head, rows, &kinds, width, false) else { continue };
             assert!(text.lines().all(|line| columns(line) <= width), "{width}:\n{text}");
             let letters = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).count();

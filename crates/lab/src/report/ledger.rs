@@ -5,7 +5,7 @@
 //! measures nothing.
 
 use super::headline;
-use super::layout::Kind;
+use super::layout::ColumnStyle;
 use super::number::{self, NONE};
 use super::summary::interval;
 use super::table::Table;
@@ -84,14 +84,14 @@ pub fn table(accounts: &[Account<'_>]) -> Table {
     let mut table = Table::new(
         "Every claim",
         &[
-            ("Claim", Kind::Text),
-            ("The paper says", Kind::Text),
-            ("Condition", Kind::Text),
-            ("Paper", Kind::Number),
-            ("Its way here", Kind::Number),
-            ("Best here", Kind::Text),
-            ("Verdict", Kind::Verdict),
-            ("Rows", Kind::Text),
+            ("Claim", ColumnStyle::Text),
+            ("The paper says", ColumnStyle::Text),
+            ("Condition", ColumnStyle::Text),
+            ("Paper", ColumnStyle::Number),
+            ("Its way here", ColumnStyle::Number),
+            ("Best here", ColumnStyle::Text),
+            ("Verdict", ColumnStyle::Verdict),
+            ("Rows", ColumnStyle::Text),
         ],
     );
     for account in accounts {
@@ -129,7 +129,7 @@ const RULE: &str = "docs/decisions/0080";
 const HEADLINES: &str = "docs/decisions/0141";
 
 /// The page `claims.md`: the headlines, the claims, how it came about, and what to run to see any of it again.
-pub fn markdown(headlines: &[headline::Line<'_>], accounts: &[Account<'_>], how: &str) -> String {
+pub fn markdown(headlines: &[headline::HeadlineResult<'_>], accounts: &[Account<'_>], how: &str) -> String {
     let mut out = format!(
         "# Every claim of the papers\n\n{how}\n\nA number is a ratio, arm / baseline, with its 95 % interval: 0.69 is 31 % less. \
          *Paper* is as printed.\n\n## Headlines\n\nThe paper's way and headstart's, on the same condition and against the same \
@@ -167,7 +167,7 @@ pub fn markdown(headlines: &[headline::Line<'_>], accounts: &[Account<'_>], how:
 }
 
 /// The ledger for programs: one object.
-pub fn json(headlines: &[headline::Line<'_>], accounts: &[Account<'_>], how: &str) -> Value {
+pub fn json(headlines: &[headline::HeadlineResult<'_>], accounts: &[Account<'_>], how: &str) -> Value {
     let claim = |a: &Account<'_>| {
         json!({
             "id": a.claim.id,
@@ -182,7 +182,7 @@ pub fn json(headlines: &[headline::Line<'_>], accounts: &[Account<'_>], how: &st
             "rows": a.rows,
         })
     };
-    let headlines: Vec<Value> = headlines.iter().map(headline::Line::to_json).collect();
+    let headlines: Vec<Value> = headlines.iter().map(headline::HeadlineResult::to_json).collect();
     json!({ "version": 1, "how": how, "headlines": headlines, "claims": accounts.iter().map(claim).collect::<Vec<_>>() })
 }
 

@@ -18,7 +18,7 @@ mod table;
 mod tour;
 
 pub use html::page;
-pub use layout::Kind;
+pub use layout::ColumnStyle;
 pub use markdown::markdown;
 pub use number::{change, figure, ratio, with_unit};
 pub use table::Table;

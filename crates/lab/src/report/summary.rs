@@ -2,7 +2,7 @@
 //!
 //! Reads outcomes and claims, computes nothing but summaries of samples that are already there.
 
-use super::layout::Kind;
+use super::layout::ColumnStyle;
 use super::number::{self, NONE, figure};
 use super::table::Table;
 use crate::experiment::{Claims, Fall, Outcome, Price, Row, Series, Verdict, Waterfall};
@@ -76,17 +76,17 @@ pub fn comparisons<'a>(caption: &str, rows: impl IntoIterator<Item = &'a Row>) -
     let mut table = Table::new(
         caption,
         &[
-            ("Claim", Kind::Text),
-            ("Condition", Kind::Text),
-            ("Metric", Kind::Text),
-            ("Arm", Kind::Text),
-            ("Value", Kind::Number),
-            ("Baseline", Kind::Text),
-            ("Value", Kind::Number),
-            ("Ratio", Kind::Number),
-            ("95 % interval", Kind::Number),
-            ("Paper", Kind::Number),
-            ("Verdict", Kind::Verdict),
+            ("Claim", ColumnStyle::Text),
+            ("Condition", ColumnStyle::Text),
+            ("Metric", ColumnStyle::Text),
+            ("Arm", ColumnStyle::Text),
+            ("Value", ColumnStyle::Number),
+            ("Baseline", ColumnStyle::Text),
+            ("Value", ColumnStyle::Number),
+            ("Ratio", ColumnStyle::Number),
+            ("95 % interval", ColumnStyle::Number),
+            ("Paper", ColumnStyle::Number),
+            ("Verdict", ColumnStyle::Verdict),
         ],
     );
     let or_none = |text: Option<String>| text.unwrap_or_else(|| NONE.into());
@@ -117,8 +117,10 @@ pub fn medians(outcome: &Outcome) -> Option<Table> {
     if arms.len() < 2 {
         return None;
     }
-    let columns: Vec<(&str, Kind)> =
-        [("Condition", Kind::Text)].into_iter().chain(arms.iter().map(|arm| (*arm, Kind::Number))).collect();
+    let columns: Vec<(&str, ColumnStyle)> = [("Condition", ColumnStyle::Text)]
+        .into_iter()
+        .chain(arms.iter().map(|arm| (*arm, ColumnStyle::Number)))
+        .collect();
     let mut table = Table::new(&format!("At a glance: {}, median, {}", first.metric, first.unit), &columns);
     for condition in distinct(of_metric.iter().map(|s| s.condition.as_str())) {
         let value = |arm: &str| {
@@ -148,14 +150,14 @@ pub fn grouped(rows: &[Row]) -> Vec<Table> {
         let mut table = Table::new(
             &format!("{condition}: {metric}{against}"),
             &[
-                ("Arm", Kind::Text),
-                ("Value", Kind::Number),
-                ("Baseline", Kind::Number),
-                ("Ratio", Kind::Number),
-                ("95 % interval", Kind::Number),
-                ("Paper", Kind::Number),
-                ("Claim", Kind::Text),
-                ("Verdict", Kind::Verdict),
+                ("Arm", ColumnStyle::Text),
+                ("Value", ColumnStyle::Number),
+                ("Baseline", ColumnStyle::Number),
+                ("Ratio", ColumnStyle::Number),
+                ("95 % interval", ColumnStyle::Number),
+                ("Paper", ColumnStyle::Number),
+                ("Claim", ColumnStyle::Text),
+                ("Verdict", ColumnStyle::Verdict),
             ],
         );
         for r in mine {
@@ -180,13 +182,13 @@ pub fn samples(caption: &str, series: &[&Series]) -> Table {
     let mut table = Table::new(
         caption,
         &[
-            ("Arm", Kind::Text),
-            ("n", Kind::Number),
-            ("failed", Kind::Number),
-            ("median", Kind::Number),
-            ("p75", Kind::Number),
-            ("p95", Kind::Number),
-            ("p99", Kind::Number),
+            ("Arm", ColumnStyle::Text),
+            ("n", ColumnStyle::Number),
+            ("failed", ColumnStyle::Number),
+            ("median", ColumnStyle::Number),
+            ("p75", ColumnStyle::Number),
+            ("p95", ColumnStyle::Number),
+            ("p99", ColumnStyle::Number),
         ],
     );
     for s in series {
@@ -212,11 +214,11 @@ pub fn samples(caption: &str, series: &[&Series]) -> Table {
 /// Page loads that are drawn: how long each took, and when its objects had come.
 pub fn waterfalls(all: &[Waterfall]) -> Table {
     let columns = [
-        ("Arm", Kind::Text),
-        ("Load event (ms)", Kind::Number),
-        ("Objects", Kind::Number),
-        ("Waited for connections, mean (ms)", Kind::Number),
-        ("First bytes, mean (ms)", Kind::Number),
+        ("Arm", ColumnStyle::Text),
+        ("Load event (ms)", ColumnStyle::Number),
+        ("Objects", ColumnStyle::Number),
+        ("Waited for connections, mean (ms)", ColumnStyle::Number),
+        ("First bytes, mean (ms)", ColumnStyle::Number),
     ];
     let mut table = Table::new("The loads in the picture", &columns);
     for load in all {
@@ -237,8 +239,8 @@ pub fn prices(prices: &[Price]) -> Table {
         .iter()
         .map(|(what, unit)| if unit.is_empty() { (*what).into() } else { format!("{what} ({unit})") })
         .collect();
-    let mut columns = vec![("Condition", Kind::Text), ("Arm", Kind::Text)];
-    columns.extend(names.iter().map(|n| (n.as_str(), Kind::Number)));
+    let mut columns = vec![("Condition", ColumnStyle::Text), ("Arm", ColumnStyle::Text)];
+    columns.extend(names.iter().map(|n| (n.as_str(), ColumnStyle::Number)));
     let mut table = Table::new("What each arm cost", &columns);
     for (condition, arm) in distinct(prices.iter().map(|p| (p.condition.as_str(), p.arm.as_str()))) {
         let amount = |kind: &(&str, &str)| {
@@ -256,7 +258,7 @@ pub fn prices(prices: &[Price]) -> Table {
 pub fn claims(outcome: &Outcome, claims: &Claims) -> Table {
     let mut table = Table::new(
         "Claims measured here",
-        &[("Claim", Kind::Text), ("Source", Kind::Text), ("The paper says", Kind::Text)],
+        &[("Claim", ColumnStyle::Text), ("Source", ColumnStyle::Text), ("The paper says", ColumnStyle::Text)],
     );
     for id in distinct(outcome.rows.iter().filter_map(|r| r.claim.as_deref())) {
         if let Ok(c) = claims.get(id) {
@@ -269,7 +271,7 @@ pub fn claims(outcome: &Outcome, claims: &Claims) -> Table {
 
 /// The machine, a line each; what is not known is left out.
 pub fn machine(outcome: &Outcome) -> Table {
-    let mut table = Table::new("State of the machine", &[("What", Kind::Text), ("State", Kind::Text)]);
+    let mut table = Table::new("State of the machine", &[("What", ColumnStyle::Text), ("State", ColumnStyle::Text)]);
     let mut line = |what: &str, state: Option<String>| {
         if let Some(state) = state {
             table.push([what.to_owned(), state]);

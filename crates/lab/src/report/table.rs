@@ -3,7 +3,7 @@
 //! Knows nothing of what it shows. Cells are plain text; each form escapes them itself. Never adds colour unless told.
 
 use super::escape;
-use super::layout::{self, Kind};
+use super::layout::{self, ColumnStyle};
 use maud::{Markup, html};
 
 /// A table with a caption.
@@ -11,7 +11,7 @@ use maud::{Markup, html};
 pub struct Table {
     /// What the table shows.
     pub caption: String,
-    columns: Vec<(String, Kind)>,
+    columns: Vec<(String, ColumnStyle)>,
     rows: Vec<Vec<String>>,
 }
 
@@ -20,7 +20,7 @@ const ONE_LINE: usize = 18;
 
 impl Table {
     /// A table without rows.
-    pub fn new(caption: &str, columns: &[(&str, Kind)]) -> Self {
+    pub fn new(caption: &str, columns: &[(&str, ColumnStyle)]) -> Self {
         let columns = columns.iter().map(|(name, kind)| ((*name).to_owned(), *kind)).collect();
         Self { caption: caption.into(), columns, rows: Vec::new() }
     }
@@ -80,7 +80,7 @@ impl Table {
         let cells = |row: &Vec<String>| {
             self.columns.iter().zip(row).map(|((_, kind), cell)| layout::cell(cell, *kind)).collect()
         };
-        let kinds: Vec<Kind> = self.columns.iter().map(|(_, kind)| *kind).collect();
+        let kinds: Vec<ColumnStyle> = self.columns.iter().map(|(_, kind)| *kind).collect();
         let set = layout::set(head, self.rows.iter().map(cells).collect(), &kinds, width, colour);
         out + &set.unwrap_or_else(|| self.to_blocks(width, colour))
     }
@@ -94,8 +94,8 @@ impl Table {
             }
             for ((name, kind), cell) in self.columns.iter().zip(row).filter(|(_, cell)| !cell.is_empty()) {
                 // Not to the right: these values have no column in common.
-                let kind = if *kind == Kind::Number { Kind::Text } else { *kind };
-                lines.push(vec![layout::cell(name, Kind::Text), layout::cell(cell, kind)]);
+                let kind = if *kind == ColumnStyle::Number { ColumnStyle::Text } else { *kind };
+                lines.push(vec![layout::cell(name, ColumnStyle::Text), layout::cell(cell, kind)]);
             }
         }
         layout::loose(lines, width, colour)
@@ -105,8 +105,9 @@ impl Table {
     pub fn to_markdown(&self) -> String {
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         let mut out = line(self.columns.iter().map(|(n, _)| escape::markdown(n)).collect());
-        out +=
-            &line(self.columns.iter().map(|(_, k)| if *k == Kind::Number { "---:" } else { "---" }.into()).collect());
+        out += &line(
+            self.columns.iter().map(|(_, k)| if *k == ColumnStyle::Number { "---:" } else { "---" }.into()).collect(),
+        );
         for row in &self.rows {
             out += &line(row.iter().map(|c| escape::markdown(c)).collect());
         }
@@ -116,7 +117,7 @@ impl Table {
     /// An HTML table inside a container that scrolls sideways when the page is narrow. `headed`: with its caption visible;
     /// otherwise only screen readers get it, for there is a heading above.
     pub fn to_html(&self, headed: bool) -> Markup {
-        let right = |kind: Kind| (kind == Kind::Number).then_some("n");
+        let right = |kind: ColumnStyle| (kind == ColumnStyle::Number).then_some("n");
         html! {
             div.scroll tabindex="0" role="region" aria-label=(self.caption) {
                 table {
@@ -130,10 +131,10 @@ impl Table {
                                 @for ((_, kind), cell) in self.columns.iter().zip(row) {
                                     @match kind {
                                         // Names stay in one piece; sentences break.
-                                        Kind::Text if cell.chars().count() <= ONE_LINE => td.s { (cell) },
-                                        Kind::Text => td { (cell) },
-                                        Kind::Number => td.n { (cell) },
-                                        Kind::Verdict => td { span.v data-v=(cell) { (cell) } },
+                                        ColumnStyle::Text if cell.chars().count() <= ONE_LINE => td.s { (cell) },
+                                        ColumnStyle::Text => td { (cell) },
+                                        ColumnStyle::Number => td.n { (cell) },
+                                        ColumnStyle::Verdict => td { span.v data-v=(cell) { (cell) } },
                                     }
                                 }
                             }
@@ -150,7 +151,10 @@ mod tests {
     use super::*;
 
     fn table() -> Table {
-        let mut t = Table::new("Times", &[("arm", Kind::Text), ("ms", Kind::Number), ("verdict", Kind::Verdict)]);
+        let mut t = Table::new(
+            "Times",
+            &[("arm", ColumnStyle::Text), ("ms", ColumnStyle::Number), ("verdict", ColumnStyle::Verdict)],
+        );
         t.push(["simultaneous", "48.0", "reproduced"].map(String::from));
         t.push(["bare <b>", "117", ""].map(String::from));
         t
@@ -201,7 +205,7 @@ bare <b>       117
         assert!(!table().to_text(80, false).contains('\u{1b}'));
         let coloured = table().to_text(80, true);
         assert!(coloured.contains("\u{1b}[1marm") && coloured.contains("reproduced\u{1b}["), "{coloured}");
-        let mut hostile = Table::new("", &[("a", Kind::Text)]);
+        let mut hostile = Table::new("", &[("a", ColumnStyle::Text)]);
         hostile.push(["\u{1b}[2J".to_owned()]);
         assert!(!hostile.to_text(80, false).contains('\u{1b}'));
     }
@@ -217,10 +221,12 @@ bare <b>       117
 
     #[test]
     fn blank_columns_are_left_out() {
-        let mut t = Table::new("", &[("a", Kind::Text), ("b", Kind::Number), ("c", Kind::Text)]);
+        let mut t = Table::new("", &[("a", ColumnStyle::Text), ("b", ColumnStyle::Number), ("c", ColumnStyle::Text)]);
         t.push(["x", "–", "y"].map(String::from));
         t.push(["x", "–", "–"].map(String::from));
         assert!(t.clone().without_blank_columns("–").to_markdown().starts_with("| a | c |\n"));
-        assert!(Table::new("", &[("a", Kind::Text)]).without_blank_columns("–").to_markdown().starts_with("| a |\n"));
+        assert!(
+            Table::new("", &[("a", ColumnStyle::Text)]).without_blank_columns("–").to_markdown().starts_with("| a |\n")
+        );
     }
 }

@@ -5,7 +5,7 @@ use anyhow::Context as _;
 use headstart_lab::bucket::is_bucket;
 use headstart_lab::campaign::{Account, Agreement, Discrepancy, Extent, Pooled, SCHEMA, Tables, collect};
 use headstart_lab::experiment::{Claims, Outcome};
-use headstart_lab::report::{self, Kind, Table, headline, ledger};
+use headstart_lab::report::{self, ColumnStyle, Table, headline, ledger};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -180,17 +180,17 @@ fn agreement(agreements: &[Agreement]) -> Table {
     let mut table = Table::new(
         "Agreement",
         &[
-            ("Experiment", Kind::Text),
-            ("Condition", Kind::Text),
-            ("Metric", Kind::Text),
-            ("Arm", Kind::Text),
-            ("Baseline", Kind::Text),
-            ("Ratio", Kind::Number),
-            ("Seeds", Kind::Number),
-            ("From", Kind::Number),
-            ("To", Kind::Number),
-            ("I², seeds", Kind::Number),
-            ("I², hosts", Kind::Number),
+            ("Experiment", ColumnStyle::Text),
+            ("Condition", ColumnStyle::Text),
+            ("Metric", ColumnStyle::Text),
+            ("Arm", ColumnStyle::Text),
+            ("Baseline", ColumnStyle::Text),
+            ("Ratio", ColumnStyle::Number),
+            ("Seeds", ColumnStyle::Number),
+            ("From", ColumnStyle::Number),
+            ("To", ColumnStyle::Number),
+            ("I², seeds", ColumnStyle::Number),
+            ("I², hosts", ColumnStyle::Number),
         ],
     );
     let share = |percent: Option<f64>| percent.map_or_else(|| "–".to_owned(), |percent| format!("{percent:.0} %"));

@@ -4,7 +4,7 @@
 //! its own. What must end finishes what it can within [`GRACE`] and gives back the rest: nothing is left but what was whole.
 
 use super::super::child;
-use super::super::progress::Line;
+use super::super::progress::ProgressLine;
 use super::super::run::watched;
 use crate::{exit, output};
 use anyhow::Context as _;
@@ -215,7 +215,7 @@ fn attend(
     all: usize,
     already: usize,
 ) -> u8 {
-    let progress = Line::begin();
+    let progress = ProgressLine::begin();
     let (clock, mut until) = (Clock::new(), None);
     let (mut idle, mut done, mut invalid, mut another) = (0, 0, 0, 0);
     let mut failed: Vec<String> = Vec::new();

@@ -85,12 +85,12 @@ fn names<'a>(of: impl Iterator<Item = &'a Outcome>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Asked;
+    use super::super::CommonArgs;
     use super::*;
     use headstart_lab::experiment::ALL;
 
     fn args(quick: bool) -> Args {
-        let asked = Asked { quick, json: false, seed: 1, speed: "both".to_owned() };
+        let asked = CommonArgs { quick, json: false, seed: 1, speed: "both".to_owned() };
         Args { asked, only: Vec::new(), again: false, judge: false, out: "results".into(), docs: None }
     }
 

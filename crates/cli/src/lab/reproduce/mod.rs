@@ -6,7 +6,7 @@
 
 mod how;
 
-use super::asked::Asked;
+use super::asked::CommonArgs;
 use crate::{exit, output};
 use anyhow::{Context as _, bail};
 use headstart_io::sys::signal;
@@ -23,7 +23,7 @@ const ASKED: &str = "asked.json";
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    asked: Asked,
+    asked: CommonArgs,
     /// Run only this claim or experiment; may be repeated.
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
@@ -135,7 +135,7 @@ fn chosen(args: &Args, speeds: Speeds) -> anyhow::Result<Vec<&'static Entry>> {
 }
 
 /// What the results depend on: the arguments, and which program it is.
-fn asked(args: &Asked) -> anyhow::Result<String> {
+fn asked(args: &CommonArgs) -> anyhow::Result<String> {
     let program = std::env::current_exe().context("finding this program")?;
     let file = fs::metadata(&program).with_context(|| format!("reading {}", program.display()))?;
     let built = file.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());

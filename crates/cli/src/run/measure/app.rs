@@ -103,9 +103,9 @@ impl std::fmt::Display for App {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headstart_core::forward::{End, FlowId, Record};
+    use headstart_core::forward::{FlowEnd, FlowId, Record};
     use headstart_core::time::Instant;
-    use headstart_io::forward::{Seen, line_of};
+    use headstart_io::forward::{Attributed, line_of};
 
     #[test]
     fn the_middle_of_nothing_is_nothing() {
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn a_line_has_every_meter_and_what_is_not_known_is_null() {
         let flow = flow();
-        let line = line_of(&Seen { record: Record::Flow(Box::new(flow.clone())), owner: None, process: None });
+        let line = line_of(&Attributed { record: Record::Flow(Box::new(flow.clone())), owner: None, process: None });
         assert!(meter::ALL.iter().all(|meter| line.get(meter.name).is_some()), "{line}");
         assert_eq!(
             (&line["rtt_ms"], &line["end"], &line["connect_ms"]),
@@ -159,7 +159,7 @@ mod tests {
             requests: Default::default(),
             local_retransmissions: 0,
             kernel_stats: None,
-            end: End::Refused,
+            end: FlowEnd::Refused,
             ended: Some(Instant::from_millis(9)),
         }
     }

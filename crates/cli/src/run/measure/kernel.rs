@@ -1,13 +1,13 @@
 //! `run --measure --via ebpf`: the program stays in the host's network, in a control group of its own, and programs in the kernel tell
 //! what it does (docs/decisions/0088). Nothing carries its packets, so nothing need outlive it.
 
-use super::{By, Measured, Outputs, Source, Wanted, report, spawn};
+use super::{By, Measured, Outputs, Via, Wanted, report, spawn};
 use crate::exit;
 use anyhow::Context as _;
 use headstart_io::board::Audience;
 use headstart_io::cgroup::{self, Group};
 use headstart_io::clock::Clock;
-use headstart_io::forward::Seen;
+use headstart_io::forward::Attributed;
 use headstart_io::forward::ebpf::{Programs, Watcher};
 use headstart_io::sys::signal;
 use std::cell::RefCell;
@@ -45,7 +45,7 @@ pub(super) fn attach(args: &Wanted<'_>) -> Result<Kernel, WhyNot> {
     if !limits.is_empty() {
         let limits = limits.join(" and ");
         let why = format!("{limits} of this control group are not visible to a program in a subgroup");
-        if args.via == Source::Auto {
+        if args.via == Via::Auto {
             return Err(WhyNot { why, code: exit::FAILURE });
         }
         args.complain(format_args!("{why}"));
@@ -74,7 +74,7 @@ pub(super) fn run(args: &Wanted<'_>, outputs: Outputs, kernel: Kernel) -> anyhow
         ..Measured::default()
     }));
     let sink = Rc::clone(&measured);
-    let mut watcher = Watcher::new(programs, clock, Box::new(move |seen: Seen| sink.borrow_mut().take(&seen)))?;
+    let mut watcher = Watcher::new(programs, clock, Box::new(move |seen: Attributed| sink.borrow_mut().take(&seen)))?;
     if let Err(why) = watcher.tell_who_asks(Audience::Owner) {
         args.complain(format_args!("`headstart top` cannot ask: {why}"));
     }

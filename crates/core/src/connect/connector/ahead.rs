@@ -6,7 +6,7 @@ use super::Connector;
 use crate::connect::agenda::Due;
 use crate::connect::job::{Job, Translation};
 use crate::connect::lookups::Question;
-use crate::connect::pool::{self, End, LIKELY, SpareKey, Spoilt, Terms};
+use crate::connect::pool::{self, LIKELY, SpareEnd, SpareKey, Spoilt, Terms};
 use crate::connect::pool_miss::PoolMiss;
 use crate::connect::prefetch::{self, Ahead, REFRESH_IN_LAST};
 use crate::connect::prefetch_model::Expected;
@@ -288,8 +288,8 @@ impl Connector {
         let Some(id) = self.jobs.iter().find(|(_, j)| has_it(j)).map(|(id, _)| *id) else { return };
         let Some(mut job) = self.jobs.remove(&id) else { return };
         let end = match how {
-            Spoilt::Closed => End::Closed,
-            Spoilt::Spoke => End::Spoke,
+            Spoilt::Closed => SpareEnd::Closed,
+            Spoilt::Spoke => SpareEnd::Spoke,
         };
         let at = Instant::ZERO + (now - Instant::ZERO).saturating_sub(ago);
         self.spare_ended(at, &job, end);
@@ -304,16 +304,16 @@ impl Connector {
     }
 
     /// A spare connection has ended, or been given to a program.
-    pub(super) fn spare_ended(&mut self, now: Instant, job: &Job, end: End) {
+    pub(super) fn spare_ended(&mut self, now: Instant, job: &Job, end: SpareEnd) {
         if job.spare.is_some()
             && let Some((host, age)) = self.pool.ended(job.number, now, end)
         {
             match end {
-                End::Expired if !job.spare.is_some_and(|terms| terms.learning) => {
+                SpareEnd::Expired if !job.spare.is_some_and(|terms| terms.learning) => {
                     self.fates.note(job.account, &host, PoolMiss::Expired);
                 }
-                End::Closed => self.fates.note(job.account, &host, PoolMiss::Closed),
-                End::Barred | End::Spoke => self.fates.note(job.account, &host, PoolMiss::Barred),
+                SpareEnd::Closed => self.fates.note(job.account, &host, PoolMiss::Closed),
+                SpareEnd::Barred | SpareEnd::Spoke => self.fates.note(job.account, &host, PoolMiss::Barred),
                 _ => {}
             }
             if let Some(known) = self.prefetch_model.port_mut(&host.app, &host.name, host.port) {
@@ -323,12 +323,12 @@ impl Connector {
     }
 
     /// Closes jobs that no program waits for, of those that `which` says. Spare connections come to this `end`.
-    pub(super) fn flush(&mut self, now: Instant, end: End, which: impl Fn(&Job) -> bool) {
+    pub(super) fn flush(&mut self, now: Instant, end: SpareEnd, which: impl Fn(&Job) -> bool) {
         let idle = |j: &Job| j.resolver.is_none() && j.claim.is_none() && j.own.is_empty() && which(j);
         let ids: Vec<_> = self.jobs.iter().filter(|(_, j)| idle(j)).map(|(id, _)| *id).collect();
         for id in ids {
             if let Some(mut job) = self.jobs.remove(&id) {
-                let end = if job.open_since().is_some() { end } else { End::Dropped };
+                let end = if job.open_since().is_some() { end } else { SpareEnd::Dropped };
                 self.spare_ended(now, &job, end);
                 self.close_all(now, &mut job);
             }

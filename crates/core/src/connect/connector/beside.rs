@@ -5,7 +5,7 @@
 
 use super::Connector;
 use crate::connect::lookups::Question;
-use crate::connect::pool::{self, End};
+use crate::connect::pool::{self, SpareEnd};
 use crate::connect::prefetch::Ahead;
 use crate::connect::race::{Attempt, State};
 use crate::connect::{AppId, Claim, QueryId, RequestId, Want};
@@ -90,7 +90,7 @@ impl Connector {
         self.settings.ahead = ahead;
         if ahead.spares == 0 {
             self.agenda.cancel(|_| true);
-            self.flush(now, End::Dropped, |job| job.is_unclaimed() || job.spare.is_some());
+            self.flush(now, SpareEnd::Dropped, |job| job.is_unclaimed() || job.spare.is_some());
         }
     }
 }

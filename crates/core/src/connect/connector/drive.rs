@@ -5,7 +5,7 @@ use crate::connect::cache::Kept;
 use crate::connect::failures::Failed;
 use crate::connect::job::{EXPLORING_FOR, Job, Lack, Waiting};
 use crate::connect::lookups::Question;
-use crate::connect::pool::{self, End};
+use crate::connect::pool::{self, SpareEnd};
 use crate::connect::prefetch::STALE_FOR;
 use crate::connect::race::reliance::RESOLUTION_DELAY;
 use crate::connect::race::{Attempt, Lookup, Next, State};
@@ -201,7 +201,7 @@ impl Connector {
     pub(super) fn attempt(&mut self, now: Instant, job: &mut Job, addr: IpAddr, exploring: bool) {
         let Some(port) = job.port else { return };
         if job.is_for_nobody() && !pool::may_lead_to(addr, port) {
-            self.spare_ended(now, job, End::Barred);
+            self.spare_ended(now, job, SpareEnd::Barred);
             job.done = true;
             return;
         }
@@ -296,7 +296,7 @@ impl Connector {
             }
         }
         self.tally.of(request.account()).spares_taken += u64::from(job.spare.is_some());
-        self.spare_ended(now, job, End::Taken);
+        self.spare_ended(now, job, SpareEnd::Taken);
         job.spare = None;
         job.claim = None;
     }
@@ -378,7 +378,7 @@ impl Connector {
     }
 
     pub(super) fn close_all(&mut self, now: Instant, job: &mut Job) {
-        let end = if job.open_since().is_some() { End::Expired } else { End::Dropped };
+        let end = if job.open_since().is_some() { SpareEnd::Expired } else { SpareEnd::Dropped };
         self.spare_ended(now, job, end);
         job.attempts.append(&mut job.unconfirmed);
         self.close_where(now, job, |_| true);

@@ -24,7 +24,7 @@ use super::hints::Hints;
 use super::job::{Job, Translation};
 use super::lookups::{Lookups, Patience, Question};
 use super::memory::Memory;
-use super::pool::{End, Fates, Pool, Terms};
+use super::pool::{Fates, Pool, SpareEnd, Terms};
 use super::prefetch::Ahead;
 use super::prefetch_model::{Name, PrefetchModel};
 use super::race::{self, Lookup, Race, State};
@@ -169,7 +169,7 @@ impl Connector {
         self.prefetch_model.closed(account);
         self.agenda.cancel(|due| due.account == account);
         let learns = |j: &Job| j.open_since().is_some() && j.spare.is_some_and(|terms| terms.learning);
-        self.flush(self.now, End::Expired, |j| j.account == account && j.spare.is_some() && !learns(j));
+        self.flush(self.now, SpareEnd::Expired, |j| j.account == account && j.spare.is_some() && !learns(j));
         self.fates.close(account);
         for job in self.jobs.values_mut().filter(|j| j.account == account) {
             job.account = 0;

@@ -3,7 +3,7 @@
 
 use super::Connector;
 use crate::connect::cache::Cache;
-use crate::connect::pool::End;
+use crate::connect::pool::SpareEnd;
 use crate::path::record::NetworkRecord;
 use crate::path::{Family, NetworkId};
 use crate::time::{Duration, Instant};
@@ -69,7 +69,7 @@ impl Connector {
     pub(super) fn moved(&mut self, now: Instant, id: NetworkId, v4: bool, v6: bool) {
         // A connection over an address that is no more looks as good as ever, and leads nowhere.
         let elsewhere = id != self.network;
-        self.flush(now, End::Dropped, |j| j.spare.is_some() || elsewhere);
+        self.flush(now, SpareEnd::Dropped, |j| j.spare.is_some() || elsewhere);
         if elsewhere {
             self.discovery = None;
             self.network = id;
@@ -119,7 +119,7 @@ impl Connector {
     pub(super) fn woken(&mut self, slept: Duration) {
         if slept >= SHORTEST_SLEEP {
             // What has become of them meanwhile is unknown.
-            self.flush(self.now, End::Dropped, |j| j.spare.is_some());
+            self.flush(self.now, SpareEnd::Dropped, |j| j.spare.is_some());
             self.caches.values_mut().for_each(Cache::expire);
             self.asks.forget();
         }

@@ -20,7 +20,7 @@ pub(in crate::connect) struct Open {
     pub besides: u32,
     /// When the next of these is due.
     pub(super) besides_at: Option<Instant>,
-    pub(super) asked_of: Vec<Asked>,
+    pub(super) asked_of: Vec<AskedServer>,
     /// The server that has answered last.
     pub(super) replied: Option<u32>,
     /// Servers that have said that there is nothing or refused to say, each with its last word.
@@ -59,7 +59,7 @@ pub(in crate::connect) enum Decider {
 
 /// A server that a question was sent to.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct AskedServer {
     pub(super) server: u32,
     /// When first.
     pub(super) at: Instant,

@@ -111,13 +111,13 @@ impl Story {
         // Servers that speak first do so at once.
         if self.servers[nth].speaks_first {
             let spoilt: Vec<u64> = self.open.iter().filter(|(_, open)| open.host == nth).map(|(id, _)| *id).collect();
-            spoilt.into_iter().for_each(|id| self.ends(id, End::Spoke));
+            spoilt.into_iter().for_each(|id| self.ends(id, SpareEnd::Spoke));
         }
         let of_host = self.open.values().filter(|open| open.host == nth).count();
         assert!(of_host <= most + MAX_KEPT, "{of_host} to one host");
     }
 
-    fn ends(&mut self, id: u64, end: End) {
+    fn ends(&mut self, id: u64, end: SpareEnd) {
         let Some(open) = self.open.remove(&id) else { return };
         let (host, age) = self.pool.ended(id, self.now, end).expect("it is known");
         assert!(self.pool.ended(id, self.now, end).is_none(), "it ends once");
@@ -133,7 +133,7 @@ impl Story {
         let Some((id, began)) = fits else { return };
         let left = self.servers[nth].patience.saturating_sub(self.now - began);
         assert!(left >= LEFT, "its server closes it in {left:?}");
-        self.ends(id, End::Taken);
+        self.ends(id, SpareEnd::Taken);
     }
 
     /// Time passes: servers lose patience, and what has been kept for long enough is closed.
@@ -143,7 +143,7 @@ impl Story {
             let of = |(id, open): (&u64, &Open)| {
                 let closes = open.began + story.servers[open.host].patience;
                 let expires = open.began + open.terms.keep;
-                (closes.min(expires), *id, if closes <= expires { End::Closed } else { End::Expired })
+                (closes.min(expires), *id, if closes <= expires { SpareEnd::Closed } else { SpareEnd::Expired })
             };
             story.open.iter().map(of).min_by_key(|(at, id, _)| (*at, *id)).filter(|(at, ..)| *at <= until)
         };
@@ -156,7 +156,7 @@ impl Story {
 
     fn fails(&mut self, nth: usize, barred: bool) {
         let Some(id) = self.open.iter().find(|(_, open)| open.host == nth).map(|(id, _)| *id) else { return };
-        self.ends(id, if barred { End::Barred } else { End::Dropped });
+        self.ends(id, if barred { SpareEnd::Barred } else { SpareEnd::Dropped });
         if barred {
             self.barred.insert(nth, self.now + REST);
         }

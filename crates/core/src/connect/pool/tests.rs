@@ -15,7 +15,7 @@ fn habit() -> Port {
     Port { launches: 2, share: 1.0, parallel: 1.0, idle: PROBE, ..Port::default() }
 }
 /// Opens one to each of `hosts` and lets it end at once.
-fn play(pool: &mut Pool, hosts: std::ops::Range<usize>, end: End) {
+fn play(pool: &mut Pool, hosts: std::ops::Range<usize>, end: SpareEnd) {
     for n in hosts {
         pool.opened(at(0), 0, host(n), terms(443, &habit()));
         pool.ready(0, at(0));
@@ -49,9 +49,9 @@ fn no_more_than_the_budget_are_fresh_at_once_and_a_host_has_one() {
         assert!(!pool.has_room(at(0), &host(n), 1, fresh), "one a host");
     }
     assert!(!pool.has_room(at(0), &host(9), 1, fresh));
-    pool.ended(1, at(1), End::Taken).unwrap();
+    pool.ended(1, at(1), SpareEnd::Taken).unwrap();
     assert!(pool.has_room(at(1), &host(9), 1, fresh));
-    assert!(pool.ended(1, at(1), End::Expired).is_none(), "it ends once");
+    assert!(pool.ended(1, at(1), SpareEnd::Expired).is_none(), "it ends once");
 }
 
 #[test]
@@ -72,30 +72,30 @@ fn what_is_kept_to_learn_is_one_a_host_and_in_nobodys_way() {
 #[test]
 fn waste_of_many_halves_the_budget_and_use_brings_it_back() {
     let mut pool = Pool::new(32);
-    play(&mut pool, 0..44, End::Taken);
-    play(&mut pool, 44..63, End::Expired);
+    play(&mut pool, 0..44, SpareEnd::Taken);
+    play(&mut pool, 44..63, SpareEnd::Expired);
     assert_eq!(pool.budget, 32, "it is not judged before there are enough");
-    play(&mut pool, 63..64, End::Expired);
+    play(&mut pool, 63..64, SpareEnd::Expired);
     assert_eq!(pool.budget, 16, "twenty of sixty-four are more than 30 %");
-    play(&mut pool, 64..128, End::Taken);
+    play(&mut pool, 64..128, SpareEnd::Taken);
     assert_eq!(pool.budget, 32);
-    (0..10).for_each(|_| play(&mut pool, 0..64, End::Expired));
+    (0..10).for_each(|_| play(&mut pool, 0..64, SpareEnd::Expired));
     assert_eq!(pool.budget, 1, "never none: nothing could be learned any more");
 }
 
 #[test]
 fn a_host_that_wastes_more_than_half_rests_for_an_hour() {
     let mut pool = Pool::new(16);
-    (0..7).for_each(|_| play(&mut pool, 0..1, End::Expired));
+    (0..7).for_each(|_| play(&mut pool, 0..1, SpareEnd::Expired));
     assert_eq!(pool.wanted(at(3), &host(0), &habit(), 1.0), Ok(1));
-    play(&mut pool, 0..1, End::Expired);
+    play(&mut pool, 0..1, SpareEnd::Expired);
     assert_eq!(pool.wanted(at(3600), &host(0), &habit(), 1.0), Err(PoolMiss::Resting));
     assert_eq!(pool.wanted(at(3602), &host(0), &habit(), 1.0), Ok(1));
     assert_eq!(pool.wanted(at(3), &host(1), &habit(), 1.0), Ok(1));
 }
 
 /// Opens one to the first host, to learn, and lets it end after so many seconds.
-fn probe(pool: &mut Pool, seconds: u64, end: End) {
+fn probe(pool: &mut Pool, seconds: u64, end: SpareEnd) {
     pool.opened(at(0), 0, host(0), terms(443, &Port { idle: Duration::ZERO, ..habit() }));
     pool.ready(0, at(0));
     pool.ended(0, at(seconds), end).unwrap();
@@ -109,41 +109,41 @@ fn rests(pool: &Pool, now: u64, n: usize) -> bool {
 fn a_host_may_waste_half_of_the_last_sixteen() {
     let mut pool = Pool::new(16);
     for _ in 0..8 {
-        play(&mut pool, 0..1, End::Taken);
-        play(&mut pool, 0..1, End::Expired);
+        play(&mut pool, 0..1, SpareEnd::Taken);
+        play(&mut pool, 0..1, SpareEnd::Expired);
     }
     assert!(!rests(&pool, 3, 0));
     // Now one that was taken is not among the last any more.
-    play(&mut pool, 0..1, End::Expired);
+    play(&mut pool, 0..1, SpareEnd::Expired);
     assert!(rests(&pool, 3, 0));
 }
 
 #[test]
 fn less_than_three_of_ten_may_be_wasted_over_all() {
     let mut pool = Pool::new(32);
-    play(&mut pool, 0..45, End::Taken);
-    play(&mut pool, 45..64, End::Expired);
+    play(&mut pool, 0..45, SpareEnd::Taken);
+    play(&mut pool, 45..64, SpareEnd::Expired);
     assert_eq!(pool.budget, 32);
 }
 
 #[test]
 fn what_was_opened_to_learn_or_dropped_is_not_wasted() {
     let mut pool = Pool::new(16);
-    (0..16).for_each(|_| probe(&mut pool, 1, End::Expired));
-    play(&mut pool, 0..1, End::Taken);
-    (0..16).for_each(|_| play(&mut pool, 0..1, End::Dropped));
+    (0..16).for_each(|_| probe(&mut pool, 1, SpareEnd::Expired));
+    play(&mut pool, 0..1, SpareEnd::Taken);
+    (0..16).for_each(|_| play(&mut pool, 0..1, SpareEnd::Dropped));
     assert!(!rests(&pool, 3, 0));
 }
 
 #[test]
 fn a_server_that_closes_three_in_a_row_too_soon_rests() {
-    let soon = (1, End::Closed);
+    let soon = (1, SpareEnd::Closed);
     for (ends, expected) in [
         (vec![soon; 3], true),
-        (vec![soon, soon, (10, End::Closed), soon, soon], false),
-        (vec![soon, soon, (10, End::Expired), soon, soon], false),
+        (vec![soon, soon, (10, SpareEnd::Closed), soon, soon], false),
+        (vec![soon, soon, (10, SpareEnd::Expired), soon, soon], false),
         // That it was not closed in one second says nothing.
-        (vec![soon, soon, (1, End::Expired), soon], true),
+        (vec![soon, soon, (1, SpareEnd::Expired), soon], true),
     ] {
         let mut pool = Pool::new(16);
         ends.iter().for_each(|(seconds, end)| probe(&mut pool, *seconds, *end));
@@ -168,7 +168,7 @@ fn the_host_that_was_used_longest_ago_is_forgotten_for_a_new_one() {
     let mut pool = Pool::new(16);
     let bar = |pool: &mut Pool, n: usize, now: u64| {
         pool.opened(at(now), 0, host(n), terms(443, &habit()));
-        pool.ended(0, at(now), End::Barred).unwrap();
+        pool.ended(0, at(now), SpareEnd::Barred).unwrap();
     };
     (0..MAX_HOSTS).for_each(|n| bar(&mut pool, n, (n as u64).min(1)));
     bar(&mut pool, 1, 2);
@@ -180,7 +180,7 @@ fn the_host_that_was_used_longest_ago_is_forgotten_for_a_new_one() {
 #[test]
 fn a_host_to_which_nothing_may_be_opened_is_left_alone() {
     let mut pool = Pool::new(16);
-    play(&mut pool, 0..1, End::Barred);
+    play(&mut pool, 0..1, SpareEnd::Barred);
     assert_eq!(pool.wanted(at(3), &host(0), &habit(), 1.0), Err(PoolMiss::Resting));
 }
 
@@ -189,30 +189,30 @@ fn age_is_bounded_by_what_the_server_bears_and_two_seconds_are_left() {
     let mut known = Port::default();
     let to_learn = Terms { fresh: Some(Duration::ZERO), keep: PROBE, learning: true };
     assert_eq!(terms(443, &known), to_learn);
-    learn(&mut known, End::Expired, secs(3));
+    learn(&mut known, SpareEnd::Expired, secs(3));
     assert_eq!(terms(443, &known), Terms { fresh: Some(secs(1)), keep: PROBE, learning: false });
-    learn(&mut known, End::Expired, secs(6));
+    learn(&mut known, SpareEnd::Expired, secs(6));
     assert_eq!(terms(443, &known), Terms { fresh: Some(secs(3)), keep: PROBE, learning: false });
-    learn(&mut known, End::Expired, PROBE);
+    learn(&mut known, SpareEnd::Expired, PROBE);
     assert_eq!(terms(443, &known), Terms { fresh: Some(MAX_AGE), keep: MAX_AGE, learning: false });
-    learn(&mut known, End::Closed, secs(5));
+    learn(&mut known, SpareEnd::Closed, secs(5));
     assert_eq!(terms(443, &known), Terms { fresh: Some(secs(5) / 2), keep: PROBE, learning: false });
     for soon in [2, 1] {
-        learn(&mut known, End::Closed, secs(soon));
+        learn(&mut known, SpareEnd::Closed, secs(soon));
         assert_eq!(terms(443, &known), to_learn, "sooner: at once");
     }
-    learn(&mut known, End::Closed, secs(15));
+    learn(&mut known, SpareEnd::Closed, secs(15));
     assert_eq!(terms(443, &known).fresh, Some(secs(4)), "later: half way");
-    learn(&mut known, End::Expired, PROBE);
+    learn(&mut known, SpareEnd::Expired, PROBE);
     assert_eq!(terms(443, &known).fresh, Some(MAX_AGE), "it has borne it all");
-    learn(&mut known, End::Closed, secs(1) / 10);
+    learn(&mut known, SpareEnd::Closed, secs(1) / 10);
     assert_eq!(terms(443, &known), to_learn);
     assert_eq!(
         terms(443, &borne(&known, secs(4))).fresh,
         Some(secs(2)),
         "what is open now shows that it was an accident"
     );
-    learn(&mut known, End::Taken, secs(1) / 5);
+    learn(&mut known, SpareEnd::Taken, secs(1) / 5);
     assert_eq!(terms(443, &known), to_learn, "an accident, and nothing is known of it any more");
 }
 
@@ -247,7 +247,7 @@ fn an_unknown_port_is_tried_in_silence_before_a_connection_is_handed_over() {
     let mut known = habit();
     known.idle = secs(0);
     assert_eq!(terms(2222, &known).fresh, None, "not even under way");
-    learn(&mut known, End::Spoke, secs(1));
+    learn(&mut known, SpareEnd::Spoke, secs(1));
     let unknown = SpareKey { port: 2222, ..host(0) };
     assert_eq!(Pool::new(16).wanted(at(0), &unknown, &known, 1.0), Err(PoolMiss::Barred));
     let mut silent = habit();

@@ -83,7 +83,7 @@ fn a_connection_is_read_as_it_was_written_and_has_every_meter_that_the_kernel_fe
     assert_eq!((flow.app.to_string(), flow.peer.to_string()), ("192.0.2.1:4000".into(), "[2001:db8::1]:443".into()));
     assert_eq!(
         (flow.asked, flow.end, flow.ended),
-        (Instant::from_millis(10), End::Finished, Some(Instant::from_millis(100)))
+        (Instant::from_millis(10), FlowEnd::Finished, Some(Instant::from_millis(100)))
     );
     let values: BTreeMap<_, _> = meter::ALL.iter().map(|meter| (meter.name, (meter.read)(&flow))).collect();
     for meter in meter::ALL {
@@ -124,13 +124,13 @@ fn a_connection_is_read_as_it_was_written_and_has_every_meter_that_the_kernel_fe
 fn an_end_is_what_the_kernel_told_the_program() {
     let end = |times, error, fins| read(&flow(times, error, fins)).0.end;
     let (open, there) = ([11, 36, 0], [11, 36, 100]);
-    assert_eq!(end(open, 0, 0), End::Open);
-    assert_eq!((end(there, 0, BY_PROGRAM), end(there, 0, 0)), (End::Finished, End::ResetByProgram));
-    assert_eq!((end(there, 104, 0), end(there, 110, BY_PROGRAM)), (End::ResetByPeer, End::Silent));
+    assert_eq!(end(open, 0, 0), FlowEnd::Open);
+    assert_eq!((end(there, 0, BY_PROGRAM), end(there, 0, 0)), (FlowEnd::Finished, FlowEnd::ResetByProgram));
+    assert_eq!((end(there, 104, 0), end(there, 110, BY_PROGRAM)), (FlowEnd::ResetByPeer, FlowEnd::Silent));
     let never = [11, 0, 100];
-    assert_eq!((end(never, 111, 0), end(never, 113, 0)), (End::Refused, End::Unreachable));
-    assert_eq!((end(never, 110, 0), end(never, 0, 0)), (End::Silent, End::ResetByProgram));
-    assert_eq!(end([0, 0, 100], 0, 0), End::Failed, "no SYN ever left");
+    assert_eq!((end(never, 111, 0), end(never, 113, 0)), (FlowEnd::Refused, FlowEnd::Unreachable));
+    assert_eq!((end(never, 110, 0), end(never, 0, 0)), (FlowEnd::Silent, FlowEnd::ResetByProgram));
+    assert_eq!(end([0, 0, 100], 0, 0), FlowEnd::Failed, "no SYN ever left");
 }
 
 #[test]

@@ -104,7 +104,7 @@ fn ms(time: crate::time::Duration) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{End, Facts, FlowId};
+    use super::super::{Facts, FlowEnd, FlowId};
     use super::*;
     use crate::time::{Duration, Instant};
 
@@ -125,7 +125,7 @@ mod tests {
             Some(Facts { rtt: Duration::from_millis(5), min_rtt: Some(Duration::from_millis(4)), retransmissions: 3 });
         flow.delivered.more(1000, Duration::from_millis(8));
         [2, 6].map(Duration::from_millis).into_iter().for_each(|took| flow.requests.trip(took));
-        flow.end(at(100), End::Finished);
+        flow.end(at(100), FlowEnd::Finished);
         let raced = Flow { accelerated: Some(end), ..flow.clone() };
         let ours = ALL.iter().filter(|meter| meter.sources != Sources::Kernel);
         let numbers = ours.filter(|meter| (meter.read)(&raced).is_none()).map(|meter| meter.name);

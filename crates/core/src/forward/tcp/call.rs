@@ -6,7 +6,7 @@ use super::down::Down;
 use super::stamps::Stamps;
 use super::up::Up;
 use super::{Connection, Phase, headers_len, reset_for};
-use crate::forward::observed::{End, Flow};
+use crate::forward::observed::{Flow, FlowEnd};
 use crate::time::Instant;
 use crate::wire::ip::tcp::{Flags, Segment};
 use std::collections::VecDeque;
@@ -62,7 +62,7 @@ impl Connection {
         }
         if flags.has(Flags::RST) {
             if is_ours {
-                self.flow.end(now, End::Refused);
+                self.flow.end(now, FlowEnd::Refused);
                 self.close(true, out);
             }
             return;

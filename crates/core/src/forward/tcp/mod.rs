@@ -13,7 +13,7 @@ mod emit;
 mod stamps;
 mod up;
 
-use super::observed::{End, Flow};
+use super::observed::{Flow, FlowEnd};
 use super::{Agreed, Failure, FlowId, Output, Packet, Settings, WINDOW, profile};
 use crate::time::{Duration, Instant};
 use crate::wire::ip::icmp::{self, Trouble};
@@ -262,14 +262,14 @@ impl Connection {
             return self.abandon(now, out);
         }
         let end = match why {
-            Failure::Refused => End::Refused,
-            Failure::Reset => End::ResetByPeer,
+            Failure::Refused => FlowEnd::Refused,
+            Failure::Reset => FlowEnd::ResetByPeer,
             Failure::Trouble(trouble) | Failure::Told { trouble, .. } => match trouble {
-                Trouble::PortUnreachable => End::Refused,
-                _ => End::Unreachable,
+                Trouble::PortUnreachable => FlowEnd::Refused,
+                _ => FlowEnd::Unreachable,
             },
-            Failure::Silence => End::Silent,
-            Failure::Here => End::Failed,
+            Failure::Silence => FlowEnd::Silent,
+            Failure::Here => FlowEnd::Failed,
         };
         self.flow.end(now, end);
         match (self.phase, why) {
@@ -347,7 +347,7 @@ impl Connection {
     /// The program wants the connection no more, before its peer has answered.
     pub fn given_up(&mut self, now: Instant, out: &mut VecDeque<Output>) {
         if self.phase == Phase::Asked {
-            self.flow.end(now, End::ResetByProgram);
+            self.flow.end(now, FlowEnd::ResetByProgram);
             self.close(true, out);
         }
     }
@@ -359,13 +359,13 @@ impl Connection {
 
     /// Makes room for another, before its peer has answered. The program hears nothing: it asks again.
     pub fn make_room(&mut self, now: Instant, out: &mut VecDeque<Output>) {
-        self.flow.end(now, End::Failed);
+        self.flow.end(now, FlowEnd::Failed);
         self.close(true, out);
     }
 
     /// Gives up: the program and the peer see a reset.
     fn abandon(&mut self, now: Instant, out: &mut VecDeque<Output>) {
-        self.flow.end(now, End::Failed);
+        self.flow.end(now, FlowEnd::Failed);
         out.push_back(Output::Packet(self.reset()));
         self.close(true, out);
     }
@@ -457,7 +457,7 @@ impl Connection {
         }
         // What was said before is heard before.
         self.push_deferred(now, batch, out);
-        self.flow.end(now, End::ResetByProgram);
+        self.flow.end(now, FlowEnd::ResetByProgram);
         self.close(true, out);
     }
 
@@ -469,7 +469,7 @@ impl Connection {
         if self.up.is_shut() && self.down.is_done() {
             // There is no later.
             self.catch_up(out);
-            self.flow.end(now, End::Finished);
+            self.flow.end(now, FlowEnd::Finished);
             return self.close(false, out);
         }
         self.resume(out);

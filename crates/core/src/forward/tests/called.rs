@@ -1,7 +1,7 @@
 //! Peers that call a program.
 
 use super::*;
-use crate::forward::{Agreed, End, Record};
+use crate::forward::{Agreed, FlowEnd, Record};
 
 /// A host that says nothing of the connection.
 const NONE: (Option<u16>, Agreed) = (None, Agreed { timestamps: false, ranges: false });
@@ -36,7 +36,7 @@ fn open() -> Rig {
     rig
 }
 
-fn record(rig: &Rig) -> (End, bool, bool) {
+fn record(rig: &Rig) -> (FlowEnd, bool, bool) {
     let Some(Record::Flow(flow)) = rig.records.last() else { panic!("{:?}", rig.records) };
     (flow.end, flow.is_accepted(), flow.connected.is_some())
 }
@@ -57,7 +57,7 @@ fn a_call_is_answered_and_data_goes_both_ways_until_both_have_ended() {
     assert!(fin.flags.has(Flags::FIN) && fin.sequence == rig.first.wrapping_add(8));
     rig.app(Flags::ACK | Flags::FIN, 7, rig.first.wrapping_add(9), b"");
     assert_eq!((rig.did_shut(), rig.did_close()), (true, Some(false)));
-    assert_eq!(record(&rig), (End::Finished, true, true));
+    assert_eq!(record(&rig), (FlowEnd::Finished, true, true));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_call_that_is_not_answered_is_repeated_and_given_up() {
     assert_eq!((again.len(), rig.forwarder.tally().wake_ups), (2, 2), "after 1 and 3 s");
     assert!(again.iter().all(|(syn, _)| (syn.sequence, syn.flags) == (first.sequence, Flags::SYN)));
     rig.pass(Duration::from_secs(120));
-    assert_eq!((rig.did_close(), record(&rig)), (Some(true), (End::Failed, true, false)));
+    assert_eq!((rig.did_close(), record(&rig)), (Some(true), (FlowEnd::Failed, true, false)));
     assert_eq!(rig.forwarder.poll_timeout().map(|due| due.why), None);
 }
 
@@ -98,7 +98,7 @@ fn a_refusal_resets_the_peer_and_a_reset_of_something_else_does_not() {
     rig.app(Flags::RST, 0, 0, b"");
     assert_eq!(rig.did_close(), None);
     rig.app(Flags::RST | Flags::ACK, 0, rig.first, b"");
-    assert_eq!((rig.did_close(), record(&rig)), (Some(true), (End::Refused, true, false)));
+    assert_eq!((rig.did_close(), record(&rig)), (Some(true), (FlowEnd::Refused, true, false)));
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_caller_that_is_gone_before_the_answer_is_said_to_be_gone() {
     rig.fails(Failure::Reset);
     let reset = rig.segments().pop().unwrap().0;
     assert_eq!((reset.flags, reset.sequence), (Flags::RST, syn.sequence.wrapping_add(1)));
-    assert_eq!(record(&rig), (End::ResetByPeer, true, false));
+    assert_eq!(record(&rig), (FlowEnd::ResetByPeer, true, false));
 }
 
 #[test]

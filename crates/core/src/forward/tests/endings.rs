@@ -1,7 +1,7 @@
 //! How connections end: each half by itself, or both at once.
 
 use super::*;
-use crate::forward::End;
+use crate::forward::FlowEnd;
 use crate::wire::ip::icmp::Trouble;
 
 #[test]
@@ -37,7 +37,7 @@ fn a_half_that_has_ended_leaves_the_other_open_for_hours() {
     rig.app(Flags::ACK, 9, first.wrapping_add(8), b"");
     assert_eq!(rig.did_close(), Some(false), "without a reset");
     let Some(Record::Flow(flow)) = rig.records.pop() else { panic!("no record") };
-    assert_eq!((flow.end, flow.up.bytes, flow.down.bytes), (End::Finished, 7, 7));
+    assert_eq!((flow.end, flow.up.bytes, flow.down.bytes), (FlowEnd::Finished, 7, 7));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn a_peers_reset_is_the_programs_with_the_exact_number() {
     let (reset, _) = rig.segments().pop().unwrap();
     assert_eq!((reset.flags, reset.sequence), (Flags::RST | Flags::ACK, first.wrapping_add(5)));
     assert_eq!(rig.did_close(), Some(true));
-    assert!(matches!(&rig.records[0], Record::Flow(flow) if flow.end == End::ResetByPeer));
+    assert!(matches!(&rig.records[0], Record::Flow(flow) if flow.end == FlowEnd::ResetByPeer));
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_reset_behind_the_peers_end_is_the_programs_too() {
         let (reset, _) = rig.segments().pop().expect("a reset");
         assert_eq!((reset.flags, reset.sequence), (Flags::RST | Flags::ACK, end), "behind the number of the end");
         assert_eq!(rig.did_close(), Some(true));
-        assert!(matches!(&rig.records[0], Record::Flow(flow) if flow.end == End::ResetByPeer));
+        assert!(matches!(&rig.records[0], Record::Flow(flow) if flow.end == FlowEnd::ResetByPeer));
     }
 }
 
@@ -133,7 +133,7 @@ fn a_program_that_is_gone_when_its_peer_is_reset_leaves_nothing() {
             None => rig.pass(Duration::from_secs(3600)),
         }
         assert_eq!((rig.did_close(), rig.forwarder.open().len()), (Some(true), 0));
-        assert!(matches!(&rig.records[0], Record::Flow(flow) if flow.end == End::ResetByPeer));
+        assert!(matches!(&rig.records[0], Record::Flow(flow) if flow.end == FlowEnd::ResetByPeer));
     }
 }
 
@@ -269,7 +269,7 @@ fn a_path_that_times_out_leaves_the_programs_kernel_to_time_out_by_the_error_tha
         rig.app(Flags::RST | Flags::ACK, 2, first, b"");
         assert!(rig.packets.is_empty() && rig.did_close() == Some(true));
         let Some(Record::Flow(flow)) = rig.records.pop() else { panic!("no record") };
-        assert_eq!(flow.end, if error == 0 { End::Silent } else { End::Unreachable });
+        assert_eq!(flow.end, if error == 0 { FlowEnd::Silent } else { FlowEnd::Unreachable });
     }
 }
 
@@ -350,6 +350,6 @@ fn a_half_that_has_ended_can_still_be_reset() {
         };
         rig.app(Flags::RST, reset_at, 0, b"");
         assert_eq!(rig.did_close(), Some(true), "{program_first}");
-        assert!(matches!(&rig.records[..], [Record::Flow(flow)] if flow.end == End::ResetByProgram));
+        assert!(matches!(&rig.records[..], [Record::Flow(flow)] if flow.end == FlowEnd::ResetByProgram));
     }
 }

@@ -1,7 +1,7 @@
 //! How connections begin: the truth about the peer, and never before it is known.
 
 use super::*;
-use crate::forward::End;
+use crate::forward::FlowEnd;
 use crate::wire::ip::ICMP;
 use crate::wire::ip::icmp::Trouble;
 
@@ -119,7 +119,7 @@ fn what_a_router_says_of_a_connection_comes_to_the_program_as_the_routers() {
             assert_eq!(ip::parse(&message[8..]).map(|(quoted, _)| quoted.destination), Some(rig.peer.ip()));
             assert_eq!(rig.did_close(), Some(true));
             let Some(Record::Flow(flow)) = rig.records.pop() else { panic!("no record") };
-            assert_eq!(flow.end == End::Refused, trouble == Trouble::PortUnreachable, "{trouble:?}");
+            assert_eq!(flow.end == FlowEnd::Refused, trouble == Trouble::PortUnreachable, "{trouble:?}");
         }
     }
 }

@@ -10,10 +10,10 @@ mod served;
 use super::{Programs, Watcher};
 use crate::cgroup::Group;
 use crate::clock::Clock;
-use crate::forward::Seen;
+use crate::forward::Attributed;
 use crate::sys::netlink::{LOOPBACK, Netlink};
 use crate::sys::netns::NetNs;
-use headstart_core::forward::{End, Flow, Record, Side, UdpFlow};
+use headstart_core::forward::{Flow, FlowEnd, Record, Side, UdpFlow};
 use headstart_core::time::Duration;
 use std::cell::RefCell;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -46,7 +46,7 @@ impl Stage {
     }
 
     /// What is reported of a script until it has ended, with its process, and records that were lost.
-    fn run(&self, programs: Programs, script: &str) -> (Vec<Seen>, i32, u64) {
+    fn run(&self, programs: Programs, script: &str) -> (Vec<Attributed>, i32, u64) {
         let told = Rc::new(RefCell::new(Vec::new()));
         let sink = Rc::clone(&told);
         let sink = Box::new(move |seen| sink.borrow_mut().push(seen));
@@ -73,11 +73,11 @@ impl Stage {
     }
 }
 
-fn flows(seen: &[Seen]) -> Vec<&Flow> {
+fn flows(seen: &[Attributed]) -> Vec<&Flow> {
     seen.iter().filter_map(|seen| if let Record::Flow(flow) = &seen.record { Some(&**flow) } else { None }).collect()
 }
 
-fn datagrams(seen: &[Seen]) -> Vec<&UdpFlow> {
+fn datagrams(seen: &[Attributed]) -> Vec<&UdpFlow> {
     seen.iter().filter_map(|seen| if let Record::Udp(flow) = &seen.record { Some(&**flow) } else { None }).collect()
 }
 
@@ -111,7 +111,7 @@ fn a_connection_is_told_with_the_unit_or_the_container_of_its_program() {
         format!("echo $$ >{}/cgroup.procs; exec 3<>/dev/tcp/127.0.0.1/{}; exec 3>&-;", folder.display(), to.port())
     };
     let (seen, ..) = stage.run(programs, &folders.iter().map(one).collect::<String>());
-    let group = |seen: &Seen| seen.process.as_ref().and_then(|process| process.group.clone());
+    let group = |seen: &Attributed| seen.process.as_ref().and_then(|process| process.group.clone());
     let expected: Vec<_> = all.iter().map(|(_, group)| group.map(str::to_owned)).collect();
     // They are told as they end, which the peer's threads decide.
     let mut told: Vec<_> = flows(&seen).iter().zip(&seen).map(|(flow, seen)| (flow.asked, group(seen))).collect();
@@ -137,7 +137,7 @@ fn a_connection_is_told_with_its_owner_its_times_and_its_bytes_over_both_familie
         let process = seen.process.as_ref().unwrap();
         assert_eq!((process.pid, process.name.as_str()), (pid, "bash"));
         assert!(seen.owner.is_some_and(|owner| owner.user == rustix::process::geteuid().as_raw()));
-        assert_eq!((flow.up.bytes, flow.down.bytes, flow.end), (1000, 2000, End::Finished), "{flow:#?}");
+        assert_eq!((flow.up.bytes, flow.down.bytes, flow.end), (1000, 2000, FlowEnd::Finished), "{flow:#?}");
         let (connected, ended) = (flow.connected.unwrap(), flow.ended.unwrap());
         assert!(flow.asked <= connected && connected <= ended, "{flow:#?}");
         assert!(flow.handshake.is_some_and(|took| took > Duration::ZERO && took <= connected.since(flow.asked)));
@@ -200,7 +200,11 @@ fn who_was_first_to_end_a_connection_is_told_of_ends_and_of_resets() {
     let closed = |flow: &&Flow| (flow.end, flow.kernel_stats.as_ref().unwrap().closed_by);
     assert_eq!(
         flows(&seen).iter().map(closed).collect::<Vec<_>>(),
-        [(End::Finished, Some(Side::Program)), (End::Finished, Some(Side::Peer)), (End::ResetByPeer, Some(Side::Peer)),],
+        [
+            (FlowEnd::Finished, Some(Side::Program)),
+            (FlowEnd::Finished, Some(Side::Peer)),
+            (FlowEnd::ResetByPeer, Some(Side::Peer)),
+        ],
         "{seen:#?}"
     );
 }
@@ -247,7 +251,11 @@ fn a_failure_is_told_as_what_it_was_and_what_is_open_as_open() {
     );
     let (seen, _, lost) = stage.run(programs, &script);
     let ends: Vec<_> = flows(&seen).iter().map(|flow| (flow.end, flow.connected.is_some())).collect();
-    assert_eq!((ends, lost), (vec![(End::Refused, false), (End::Failed, false), (End::Open, true)], 0), "{seen:#?}");
+    assert_eq!(
+        (ends, lost),
+        (vec![(FlowEnd::Refused, false), (FlowEnd::Failed, false), (FlowEnd::Open, true)], 0),
+        "{seen:#?}"
+    );
     let text = std::fs::read_to_string(stage.group.folder().join("cgroup.procs")).unwrap();
     for left in text.lines() {
         rustix::process::kill_process(
@@ -385,7 +393,7 @@ fn what_was_open_before_is_told_from_now_on_with_its_owner() {
     let process = ours.process.as_ref().unwrap();
     assert_eq!((process.pid, process.name.as_str()), (pid, "bash"));
     assert!(ours.owner.is_some_and(|owner| owner.user == rustix::process::geteuid().as_raw()));
-    assert_eq!((flow.up.bytes, flow.down.bytes, flow.end), (1000, 2000, End::Finished), "{flow:#?}");
+    assert_eq!((flow.up.bytes, flow.down.bytes, flow.end), (1000, 2000, FlowEnd::Finished), "{flow:#?}");
     assert!(
         flow.kernel_stats.as_ref().is_some_and(|stats| stats.before && !stats.accepted) && flow.handshake.is_none()
     );

@@ -7,7 +7,7 @@ use crate::clock::Clock;
 use crate::driver::{self, Ears, Host};
 use crate::forward::board::Board;
 use crate::forward::owner::{Owner, Process};
-use crate::forward::seen::{Seen, Sink};
+use crate::forward::seen::{Attributed, Sink};
 use crate::forward::window::Window;
 use crate::forward::worker::WorkerError;
 use crate::poll::{Interest, Poll};
@@ -162,7 +162,7 @@ impl Watcher {
 
     fn tell(&mut self, record: Record, whose: Whose) {
         let owner = (whose.pid > 0).then_some(Owner { user: whose.user, inode: 0 });
-        let seen = Seen { record, owner, process: self.process(whose) };
+        let seen = Attributed { record, owner, process: self.process(whose) };
         if let Some(window) = &mut self.window {
             window.take(&seen);
         }

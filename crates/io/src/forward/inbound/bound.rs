@@ -5,7 +5,7 @@
 
 use super::{Inbound, canonical, is_here};
 use crate::forward::enclosure::NAME as INTERFACE;
-use crate::forward::loopback::listening::{Kind, seen_as};
+use crate::forward::loopback::listening::{ServiceKind, seen_as};
 use crate::sys::netlink::Netlink;
 use crate::sys::process;
 use crate::sys::seccomp::Notification;
@@ -138,7 +138,7 @@ impl Inbound {
         }
         let Some((mapping, outside)) = open else { return };
         self.look_from(now);
-        self.theirs.lock().extend(seen_as(outside, Kind::Datagrams));
+        self.theirs.lock().extend(seen_as(outside, ServiceKind::Datagrams));
         self.bound.push(Bound { app, mapping, outside });
     }
 
@@ -155,7 +155,7 @@ impl Inbound {
         self.bound = kept;
         let mut theirs = self.theirs.lock();
         let forget = |bound: Bound| {
-            seen_as(bound.outside, Kind::Datagrams).iter().for_each(|service| _ = theirs.remove(service));
+            seen_as(bound.outside, ServiceKind::Datagrams).iter().for_each(|service| _ = theirs.remove(service));
             bound.mapping
         };
         gone.into_iter().map(forget).collect()

@@ -17,7 +17,7 @@ const BACKLOG: i32 = 4096;
 
 /// What a service talks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::forward) enum Kind {
+pub(in crate::forward) enum ServiceKind {
     /// TCP.
     Streams,
     /// UDP.
@@ -28,7 +28,7 @@ pub(in crate::forward) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::forward) struct Service {
     /// What it talks.
-    pub kind: Kind,
+    pub kind: ServiceKind,
     /// Where it listens.
     pub at: SocketAddr,
 }
@@ -36,9 +36,12 @@ pub(in crate::forward) struct Service {
 /// What listens in the namespace of the calling thread, as far as it is offered elsewhere.
 pub(in crate::forward) fn services() -> io::Result<Vec<Service>> {
     let mut all = Vec::new();
-    for (file, kind) in
-        [("tcp", Kind::Streams), ("tcp6", Kind::Streams), ("udp", Kind::Datagrams), ("udp6", Kind::Datagrams)]
-    {
+    for (file, kind) in [
+        ("tcp", ServiceKind::Streams),
+        ("tcp6", ServiceKind::Streams),
+        ("udp", ServiceKind::Datagrams),
+        ("udp6", ServiceKind::Datagrams),
+    ] {
         // A kernel without IPv6 has no file of it.
         let text = match fs::read_to_string(format!("/proc/thread-self/net/{file}")) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
@@ -63,32 +66,32 @@ pub(in crate::forward) fn ports_of_datagrams() -> io::Result<BTreeSet<SocketAddr
 }
 
 /// The services of a line.
-fn read(line: &str, kind: Kind) -> Option<Vec<Service>> {
+fn read(line: &str, kind: ServiceKind) -> Option<Vec<Service>> {
     let mut words = line.split_whitespace().skip(1);
     let (at, state) = (address(words.next()?)?, words.nth(1)?);
     let is_one = match kind {
-        Kind::Streams => state == LISTENS,
-        Kind::Datagrams => state == UNCONNECTED,
+        ServiceKind::Streams => state == LISTENS,
+        ServiceKind::Datagrams => state == UNCONNECTED,
     };
     is_one.then(|| seen_as(at, kind)).filter(|all| !all.is_empty())
 }
 
 /// What a socket that listens there is taken for: one that listens on every address of IPv6 is there for IPv4 too, unless it says
 /// otherwise, which is not told.
-pub(in crate::forward) fn seen_as(at: SocketAddr, kind: Kind) -> Vec<Service> {
+pub(in crate::forward) fn seen_as(at: SocketAddr, kind: ServiceKind) -> Vec<Service> {
     let ips = match kind {
-        Kind::Streams => {
+        ServiceKind::Streams => {
             let v4 = (at.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED)).then_some(Ipv4Addr::UNSPECIFIED);
             std::iter::once(at.ip()).chain(v4.map(IpAddr::V4)).collect()
         }
-        Kind::Datagrams if at.ip().is_loopback() => vec![at.ip()],
+        ServiceKind::Datagrams if at.ip().is_loopback() => vec![at.ip()],
         // A resolver that listens everywhere is asked at loopback; other ports are most often those of clients.
-        Kind::Datagrams if at.ip().is_unspecified() && at.port() == DNS => {
+        ServiceKind::Datagrams if at.ip().is_unspecified() && at.port() == DNS => {
             let mut ips = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];
             ips.extend(at.is_ipv6().then_some(IpAddr::V6(Ipv6Addr::LOCALHOST)));
             ips
         }
-        Kind::Datagrams => Vec::new(),
+        ServiceKind::Datagrams => Vec::new(),
     };
     ips.into_iter().map(|ip| Service { kind, at: SocketAddr::new(ip, at.port()) }).collect()
 }
@@ -149,10 +152,11 @@ mod tests {
         let (service, asker) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("0.0.0.0:0").unwrap());
         let all = services().unwrap();
         let has = |kind, at: SocketAddr| all.contains(&Service { kind, at });
-        assert!(has(Kind::Streams, listener.local_addr().unwrap()), "{all:?}");
-        assert!(has(Kind::Datagrams, service.local_addr().unwrap()), "{all:?}");
+        assert!(has(ServiceKind::Streams, listener.local_addr().unwrap()), "{all:?}");
+        assert!(has(ServiceKind::Datagrams, service.local_addr().unwrap()), "{all:?}");
         assert!(
-            !all.iter().any(|one| one.kind == Kind::Datagrams && one.at.port() == asker.local_addr().unwrap().port())
+            !all.iter()
+                .any(|one| one.kind == ServiceKind::Datagrams && one.at.port() == asker.local_addr().unwrap().port())
         );
     }
 
@@ -170,21 +174,21 @@ mod tests {
         let at =
             |line: &str, kind| read(line, kind).map(|all| all.iter().map(|one| one.at.to_string()).collect::<Vec<_>>());
         let v4 = " 0: 3500007F:0035 00000000:0000 0A 00000000:00000000 00:00000000";
-        assert_eq!(at(v4, Kind::Streams), Some(vec!["127.0.0.53:53".to_owned()]));
+        assert_eq!(at(v4, ServiceKind::Streams), Some(vec!["127.0.0.53:53".to_owned()]));
         let v6 = " 1: 00000000000000000000000000000000:0016 00000000000000000000000000000000:0000 0A 0:0";
-        assert_eq!(at(v6, Kind::Streams), Some(vec!["[::]:22".to_owned(), "0.0.0.0:22".to_owned()]));
+        assert_eq!(at(v6, ServiceKind::Streams), Some(vec!["[::]:22".to_owned(), "0.0.0.0:22".to_owned()]));
         let mapped = " 2: 0000000000000000FFFF00000100007F:1F90 00000000000000000000000000000000:0000 0A 0:0";
-        assert_eq!(at(mapped, Kind::Streams), Some(vec!["127.0.0.1:8080".to_owned()]));
+        assert_eq!(at(mapped, ServiceKind::Streams), Some(vec!["127.0.0.1:8080".to_owned()]));
         let everywhere = " 3: 00000000:0035 00000000:0000 07 0:0";
-        assert_eq!(at(everywhere, Kind::Datagrams), Some(vec!["127.0.0.1:53".to_owned()]));
+        assert_eq!(at(everywhere, ServiceKind::Datagrams), Some(vec!["127.0.0.1:53".to_owned()]));
         let open = " 4: 0100007F:1F90 0100007F:C000 01 0:0";
-        assert_eq!(at(open, Kind::Streams), None);
+        assert_eq!(at(open, ServiceKind::Streams), None);
         let client = " 6: 00000000:1F90 00000000:0000 07 0:0";
-        assert_eq!(at(client, Kind::Datagrams), None);
+        assert_eq!(at(client, ServiceKind::Datagrams), None);
         for line in
             ["", "sl local_address", " 5: 0100007F:0000 0:0 0A", " 6: 01:1F90 0:0 0A", " 7: zz00007F:1F90 0:0 0A"]
         {
-            assert_eq!(at(line, Kind::Streams), None, "{line}");
+            assert_eq!(at(line, ServiceKind::Streams), None, "{line}");
         }
     }
 }

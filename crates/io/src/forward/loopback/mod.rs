@@ -16,7 +16,7 @@ use crate::sys::netns::NetNs;
 use crate::sys::refusals::Refusals;
 use datagrams::Port;
 use headstart_core::time::Duration;
-use listening::{Kind, Service};
+use listening::{Service, ServiceKind};
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -194,10 +194,10 @@ impl Offer {
         // What is in use inside is a program's own.
         let made = self.inside.run(|| {
             let open = |service: &Service| match service.kind {
-                Kind::Streams => {
+                ServiceKind::Streams => {
                     listening::listen(service.at, false).ok().map(|socket| Offered::Streams(socket.into()))
                 }
-                Kind::Datagrams => {
+                ServiceKind::Datagrams => {
                     listening::bind(service.at).ok().map(|s| Offered::Datagrams(Port::new(s, service.at)))
                 }
             };

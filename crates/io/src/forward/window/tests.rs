@@ -6,8 +6,8 @@ use crate::forward::owner::{Owner, Process};
 use headstart_core::forward::Record;
 
 /// A connection of a program of a user that has ended.
-fn seen(user: Option<u32>, name: &str) -> Seen {
-    Seen {
+fn seen(user: Option<u32>, name: &str) -> Attributed {
+    Attributed {
         record: Record::Flow(Box::new(flow())),
         owner: user.map(|user| Owner { user, inode: 0 }),
         process: Some(Process::of_app(name.to_owned())),

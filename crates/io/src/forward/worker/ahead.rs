@@ -27,7 +27,7 @@ pub(super) struct Outgoing {
 
 /// A question whose asker is being asked for.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct HeldQuestion {
     pub question: Question,
     pub server: SocketAddr,
     /// It waits for that until then, and has not been sent.
@@ -62,8 +62,8 @@ impl Worker {
     }
 
     /// It is known who has asked, or that this is not known.
-    pub(super) fn asker_is(&mut self, now: Instant, user: Option<u32>, asked: Asked) {
-        let Asked { question, server, held } = asked;
+    pub(super) fn asker_is(&mut self, now: Instant, user: Option<u32>, asked: HeldQuestion) {
+        let HeldQuestion { question, server, held } = asked;
         let answer = self
             .accelerator
             .as_mut()

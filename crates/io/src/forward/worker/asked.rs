@@ -9,12 +9,12 @@ const MOST: usize = 4096;
 
 /// Strangers that have asked at another address than the usual one; who has done so first makes room.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct Strangers {
     at: HashMap<SocketAddr, IpAddr>,
     order: VecDeque<SocketAddr>,
 }
 
-impl Asked {
+impl Strangers {
     /// A datagram has come to this address of the host, of which the program has the `usual` one.
     pub fn came(&mut self, from: SocketAddr, at: IpAddr, usual: IpAddr) {
         if at == usual {
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn a_stranger_is_answered_from_where_it_has_asked_last() {
         let (mut asked, usual, other): (_, IpAddr, IpAddr) =
-            (Asked::default(), [192, 0, 2, 1].into(), [192, 0, 2, 2].into());
+            (Strangers::default(), [192, 0, 2, 1].into(), [192, 0, 2, 2].into());
         asked.came(stranger(1), usual, usual);
         assert_eq!(asked.at(stranger(1)), None);
         asked.came(stranger(1), other, usual);
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn of_many_strangers_the_last_are_remembered() {
         let (mut asked, usual, other): (_, IpAddr, IpAddr) =
-            (Asked::default(), [192, 0, 2, 1].into(), [192, 0, 2, 2].into());
+            (Strangers::default(), [192, 0, 2, 1].into(), [192, 0, 2, 2].into());
         (0..3 * MOST).for_each(|n| asked.came(stranger(n), other, usual));
         assert_eq!((asked.at.len(), asked.order.len()), (MOST, MOST));
         assert_eq!((asked.at(stranger(3 * MOST - 1)), asked.at(stranger(2 * MOST - 1))), (Some(other), None));

@@ -4,7 +4,7 @@
 //! whose it is, because what was said to one app is not used for another's. A question that is not answered in time counts as answered by "unknown".
 
 use super::accelerator::{Here, Waiting};
-use super::ahead::{Asked, Outgoing};
+use super::ahead::{HeldQuestion, Outgoing};
 use super::{MAPPINGS, Upstream, Whose, Worker, sockets};
 use crate::driver::Hands;
 use crate::forward::board::Board;
@@ -50,7 +50,7 @@ pub(super) struct Attribution {
     /// Connections that are not opened yet, and until when they wait.
     held: VecDeque<(Instant, Waiting)>,
     /// Questions over DNS whose asker is asked for, by the number of the question about it.
-    names: BTreeMap<u64, Asked>,
+    names: BTreeMap<u64, HeldQuestion>,
 }
 
 impl Attribution {
@@ -100,7 +100,7 @@ impl Attribution {
             return Some(datagram);
         }
         let (held, sent) = if holds { (Some((now + self.patience, datagram)), None) } else { (None, Some(datagram)) };
-        self.names.insert(self.asked, Asked { question, server, held });
+        self.names.insert(self.asked, HeldQuestion { question, server, held });
         sent
     }
 

@@ -1,7 +1,7 @@
 //! Programs that are called from outside: their ports, connections that peers have opened, and ports of datagrams ([`Inbound`]).
 
 use super::neighbours::Neighbours;
-use super::opening::Way;
+use super::opening::OpenedSocket;
 use super::{BATCH, CALLED, LISTENS, Teller, Worker, WorkerError, failed, sockets};
 use crate::driver::Hands;
 use crate::forward::inbound::{Call, Heard, Inbound, Offered, Wanted};
@@ -112,7 +112,11 @@ impl Worker {
         };
         self.tap_flow((app, peer), flow);
         let whose = self.identify(now, flow, app, peer);
-        self.insert((flow, app, peer), whose, Way { socket, reached: peer, connecting: false, accelerated: false });
+        self.insert(
+            (flow, app, peer),
+            whose,
+            OpenedSocket { socket, reached: peer, connecting: false, accelerated: false },
+        );
         let Some(upstream) = self.upstreams.get_mut(&flow) else { return };
         upstream.called = true;
         if self.poll.add(&upstream.socket, flow.0, Interest::Changes).is_err() {

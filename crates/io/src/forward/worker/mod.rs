@@ -25,7 +25,7 @@ use super::exit::{Exit, Protect};
 use super::finder::Finder;
 use super::inbound::Inbound;
 use super::owner::{Owner, Owners, Process};
-use super::seen::{Seen, Sink};
+use super::seen::{Attributed, Sink};
 use super::window::Window;
 use super::{Enclosure, Routes, sockets};
 use crate::clock::Clock;
@@ -227,7 +227,7 @@ struct Port {
     /// A program has bound it, for callers.
     is_bound: bool,
     /// Where callers have asked.
-    asked: asked::Asked,
+    asked: asked::Strangers,
 }
 
 /// See the module.
@@ -250,7 +250,7 @@ pub struct Worker {
     /// Whose connections were that are recorded next.
     closed: HashMap<FlowId, Whose>,
     /// What was seen of connections whose process is still looked for.
-    held: HashMap<FlowId, Seen>,
+    held: HashMap<FlowId, Attributed>,
     programs: Sleeper,
     peers: Sleeper,
     lookout: Lookout,

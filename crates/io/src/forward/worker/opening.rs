@@ -17,7 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// A socket of a connection, and where it leads.
-pub(super) struct Way {
+pub(super) struct OpenedSocket {
     pub socket: OwnedFd,
     pub reached: SocketAddr,
     pub connecting: bool,
@@ -116,7 +116,7 @@ impl Worker {
         };
         let connected = at_once.or_else(|| there(&socket).then(|| self.clock.now()));
         let (connecting, agreed) = (connected.is_none(), connected.map(|_| sockets::agreed(&socket)));
-        self.insert((flow, app, peer), whose, Way { socket, reached: peer, connecting, accelerated: false });
+        self.insert((flow, app, peer), whose, OpenedSocket { socket, reached: peer, connecting, accelerated: false });
         if let Some((at, agreed)) = connected.zip(agreed) {
             self.connected(at, flow, agreed);
             self.has_opened(at, flow);
@@ -168,7 +168,7 @@ impl Worker {
         &mut self,
         (flow, app, peer): (FlowId, SocketAddr, SocketAddr),
         Whose { owner, process, sought }: Whose,
-        Way { socket, reached, connecting, accelerated }: Way,
+        OpenedSocket { socket, reached, connecting, accelerated }: OpenedSocket,
     ) {
         let upstream = Upstream {
             socket,
@@ -270,7 +270,7 @@ impl Worker {
                         let _ = sockopt::set_tcp_nodelay(&socket, false);
                     }
                     let (mss, agreed) = sockets::agreed(&socket);
-                    let way = Way { socket, reached: to, connecting: false, accelerated: true };
+                    let way = OpenedSocket { socket, reached: to, connecting: false, accelerated: true };
                     self.insert((flow, app, peer), whose, way);
                     self.forwarder.handle_input(now, Input::Accelerated { flow, to, ahead });
                     self.forwarder.handle_input(now, Input::Agreed { flow, agreed });

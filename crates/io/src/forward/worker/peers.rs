@@ -2,7 +2,7 @@
 
 use super::{BATCH, MOST_SPARE, SMALL, Upstream, Whose, Worker, sockets};
 use crate::driver::Hands;
-use crate::poll::Change;
+use crate::poll::Readiness;
 use crate::sys::tun::ROOM;
 use crate::sys::{stamps, stream};
 use headstart_core::forward::{FlowId, HEADROOM, Input, MUCH, Piece, UNSENT, advance};
@@ -54,7 +54,7 @@ impl Upstream {
 
 impl Worker {
     /// Something has changed about a connection.
-    pub(super) fn change(&mut self, now: Instant, flow: FlowId, change: Change) {
+    pub(super) fn change(&mut self, now: Instant, flow: FlowId, change: Readiness) {
         let change = if change.failed && self.stamped(now, flow) { change.but_for_errors() } else { change };
         let Some(upstream) = self.upstreams.get_mut(&flow) else { return };
         if upstream.connecting {

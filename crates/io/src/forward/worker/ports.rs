@@ -1,6 +1,6 @@
 //! Datagrams: sockets that are no connections, and what the network says of what they sent.
 
-use super::asked::Asked;
+use super::asked::Strangers;
 use super::{BATCH, MAPPINGS, Port, Teller, Whose, Worker, sockets};
 use crate::driver::Hands;
 use crate::forward::sockets::Origin;
@@ -80,7 +80,7 @@ impl Worker {
                 // Where that cannot be told, the kernel chooses where answers come from.
                 let _ = datagram::tell_destination(&socket, origin.0);
             }
-            let asked = Asked::default();
+            let asked = Strangers::default();
             self.ports.insert(mapping, Port { socket, cutting: None, app, whose: None, turns, is_bound: false, asked });
             self.by_port.insert(app, mapping);
         } else {

@@ -4,7 +4,7 @@ use super::attribution::Attribution;
 use super::{MAPPINGS, Teller, Whose, Worker, sockets};
 use crate::forward::finder::{Answer, Finder, Question};
 use crate::forward::owner::{Owner, Process};
-use crate::forward::seen::Seen;
+use crate::forward::seen::Attributed;
 use headstart_core::forward::{EchoFlow, Flow, FlowId, MappingId, Record, UdpFlow};
 use headstart_core::time::Instant;
 use std::net::SocketAddr;
@@ -98,7 +98,7 @@ impl Worker {
 
     fn tell(&mut self, whose: Whose, record: Record) {
         let Whose { owner, process, sought } = whose;
-        let seen = Seen { record, owner, process };
+        let seen = Attributed { record, owner, process };
         match &seen.record {
             Record::Flow(flow) if sought => {
                 let flow = flow.id;
@@ -108,7 +108,7 @@ impl Worker {
         }
     }
 
-    fn hand_over(&mut self, seen: Seen) {
+    fn hand_over(&mut self, seen: Attributed) {
         if let Some(window) = &mut self.window {
             window.take(&seen);
         }

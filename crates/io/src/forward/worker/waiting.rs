@@ -10,7 +10,7 @@ use crate::driver::{Ears, Hands, Host};
 use crate::forward::Routes;
 use crate::forward::finder::Finder;
 use crate::forward::inbound::Inbound;
-use crate::poll::Change;
+use crate::poll::Readiness;
 use headstart_core::forward::pace::Sleeper;
 use headstart_core::forward::{FlowId, Forwarder, MappingId, Output};
 use headstart_core::machine::{Deadline, Machine};
@@ -130,7 +130,7 @@ impl Host for Running<'_> {
             return Err(why);
         }
         let now = worker.clock.now();
-        let changes: Vec<Change> = worker.poll.changes().collect();
+        let changes: Vec<Readiness> = worker.poll.changes().collect();
         // Programs before all else: one of them may wait for a connection, and none for the end of another one.
         let is_due = is_due(now, &worker.programs) || changes.iter().any(|change| change.token == TUN);
         let mut moved = if is_due { worker.programs(now) } else { 0 };
@@ -162,7 +162,7 @@ impl Host for Running<'_> {
 
 impl Worker {
     /// Deals with a descriptor that is ready, programs and the end aside.
-    fn ready(&mut self, now: Instant, change: Change) {
+    fn ready(&mut self, now: Instant, change: Readiness) {
         match change.token {
             TUN | STOP | FRONT => {}
             FOUND => {

@@ -39,7 +39,7 @@ struct Node {
 
 /// A node, and how often it had failed when it answered.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) struct Source(usize, u64);
+pub(super) struct NodeState(usize, u64);
 
 /// The servers of a store.
 pub(super) struct Nodes {
@@ -112,17 +112,17 @@ impl Nodes {
     }
 
     /// Where the last answer came from.
-    pub(super) fn source(&self) -> Source {
-        Source(self.last, self.nodes[self.last].failures)
+    pub(super) fn source(&self) -> NodeState {
+        NodeState(self.last, self.nodes[self.last].failures)
     }
 
     /// Whether this node has not failed since.
-    pub(super) fn is_valid(&self, source: Source) -> bool {
+    pub(super) fn is_valid(&self, source: NodeState) -> bool {
         self.nodes[source.0].failures == source.1
     }
 
     /// What this node answered is none of ours.
-    pub(super) fn refuse(&mut self, source: Source, why: String) {
+    pub(super) fn refuse(&mut self, source: NodeState, why: String) {
         self.fail(source.0, &io::Error::other(why).into());
     }
 

@@ -33,7 +33,7 @@ pub struct Parts {
 
 /// One way to connect, by the name of its race.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum ConnectMethod {
     /// Android's (ANDCO): equations 1 and 4.
     Sequential,
     /// iOS's (iHECO): equations 3 and 6.
@@ -42,7 +42,7 @@ pub enum Way {
     Simultaneous,
 }
 
-impl Way {
+impl ConnectMethod {
     /// In the order of equation 9, the quickest first.
     pub const ALL: [Self; 3] = [Self::Simultaneous, Self::HappyEyeballs, Self::Sequential];
 
@@ -89,13 +89,13 @@ impl Way {
 
 /// Equation 7: what `simultaneous` gains over `sequential`, in milliseconds; below zero if it loses.
 pub fn gain(parts: &Parts) -> Option<f64> {
-    let ms = |way: Way| way.overhead(parts).map(|d| d.as_secs_f64() * 1e3);
-    Some(ms(Way::Sequential)? - ms(Way::Simultaneous)?)
+    let ms = |way: ConnectMethod| way.overhead(parts).map(|d| d.as_secs_f64() * 1e3);
+    Some(ms(ConnectMethod::Sequential)? - ms(ConnectMethod::Simultaneous)?)
 }
 
 /// Equation 8: the same in percent of `sequential`.
 pub fn gain_percent(parts: &Parts) -> Option<f64> {
-    let whole = Way::Sequential.overhead(parts)?.as_secs_f64() * 1e3;
+    let whole = ConnectMethod::Sequential.overhead(parts)?.as_secs_f64() * 1e3;
     Some(100.0 * gain(parts)? / whole)
 }
 
@@ -127,15 +127,15 @@ mod tests {
 
     #[test]
     fn lookups_are_the_sum_the_later_and_the_later_with_a_resolution_delay() {
-        assert_eq!(Way::Sequential.lookup(&parts()), ms(80));
-        assert_eq!(Way::Simultaneous.lookup(&parts()), ms(50));
-        assert_eq!(Way::HappyEyeballs.lookup(&parts()), ms(80));
-        assert_eq!(Way::HappyEyeballs.lookup(&Parts { aaaa: ms(90), ..parts() }), ms(90));
+        assert_eq!(ConnectMethod::Sequential.lookup(&parts()), ms(80));
+        assert_eq!(ConnectMethod::Simultaneous.lookup(&parts()), ms(50));
+        assert_eq!(ConnectMethod::HappyEyeballs.lookup(&parts()), ms(80));
+        assert_eq!(ConnectMethod::HappyEyeballs.lookup(&Parts { aaaa: ms(90), ..parts() }), ms(90));
     }
 
     #[test]
     fn connecting_prefers_ipv6_or_the_faster_or_ipv6_within_the_attempt_delay() {
-        let connect = |parts: &Parts| Way::ALL.map(|way| way.connect(parts));
+        let connect = |parts: &Parts| ConnectMethod::ALL.map(|way| way.connect(parts));
         assert_eq!(connect(&parts()), [Some(ms(60)), Some(ms(100)), Some(ms(100))]);
         let slow = Parts { v6: handshake(500), ..parts() };
         assert_eq!(connect(&slow), [Some(ms(60)), Some(ms(310)), Some(ms(500))]);

@@ -1,7 +1,7 @@
 //! The parts, each by itself, and the three ways whole, over the same names of the same worlds: in virtual time, and in
 //! namespaces with the shipped program.
 
-use super::equations::{Handshake, Parts, Way};
+use super::equations::{ConnectMethod, Handshake, Parts};
 use crate::condition::Condition;
 use crate::netns::{Network, Visited, Visitor};
 use crate::sim::{Arm, Session, Settings, Visit};
@@ -21,7 +21,7 @@ pub const PATIENCE: Duration = Duration::from_secs(3);
 pub struct Name {
     /// The parts.
     pub parts: Parts,
-    /// Each way, in the order of [`Way::ALL`].
+    /// Each way, in the order of [`ConnectMethod::ALL`].
     pub whole: [Whole; 3],
 }
 
@@ -59,7 +59,7 @@ pub fn in_virtual_time(condition: &Condition, size: Size, seed: u64) -> anyhow::
         };
         let (v4, v6) = (visits(Arm::Bare, Want::Only(Family::V4))?, visits(Arm::Bare, Want::Only(Family::V6))?);
         let mut ways = Vec::new();
-        for way in Way::ALL {
+        for way in ConnectMethod::ALL {
             ways.push(visits(Arm::Race(race::find(way.race())?), Want::Both)?);
         }
         let handshake = |v: &Visit| Handshake { took: v.connect, succeeded: v.reached.is_some() };
@@ -83,7 +83,7 @@ pub fn in_namespaces(condition: &Condition, size: Size, seed: u64) -> anyhow::Re
         let network = Network::build(&world).context("building the network")?;
         let mut alone = Visitor::bare(&network)?;
         let mut ways = Vec::new();
-        for way in Way::ALL {
+        for way in ConnectMethod::ALL {
             ways.push(Visitor::with_race(&network, race::find(way.race())?, Lifetime::Off, [])?);
         }
         for site in &world.sites {

@@ -1,6 +1,6 @@
 //! What the equations predict beside what was measured.
 
-use super::equations::{Way, each_family_by_itself, gain, gain_percent};
+use super::equations::{ConnectMethod, each_family_by_itself, gain, gain_percent};
 use super::measure::Name;
 use crate::experiment::{Claims, Row, Series};
 use crate::stats::{Pairing, Statistic, StatsError};
@@ -38,7 +38,7 @@ pub fn of(
         None => Ok(row),
     };
     let each = |f: &dyn Fn(&Name) -> Option<f64>| names.iter().map(f).collect::<Vec<_>>();
-    for (i, way) in Way::ALL.into_iter().enumerate() {
+    for (i, way) in ConnectMethod::ALL.into_iter().enumerate() {
         // Where one of the two has no connection the pair is left out of the comparison.
         let metric = format!("{OVERHEAD} of {}", way.race());
         let measured = series(condition, &metric, way.race(), each(&|n| n.whole[i].total.map(ms)));
@@ -47,7 +47,7 @@ pub fn of(
             continue;
         }
         rows.push(serving(median(&measured, &predicted)?, way.race())?);
-        if way == Way::Simultaneous {
+        if way == ConnectMethod::Simultaneous {
             let described = series(condition, &metric, BY_ITSELF, each(&|n| each_family_by_itself(&n.parts).map(ms)));
             rows.push(median(&measured, &described)?);
             samples.push(described);
@@ -92,7 +92,13 @@ fn gains(condition: &str, names: &[Name], claims: Option<&Claims>) -> anyhow::Re
             baseline_arm: Some(EQUATIONS.into()),
             baseline: Some(b),
             ratio: (b > 0.0).then(|| a / b),
-            ..Row::measured(condition, &format!("{metric}, {}", Statistic::Median), unit, Way::Simultaneous.race(), a)
+            ..Row::measured(
+                condition,
+                &format!("{metric}, {}", Statistic::Median),
+                unit,
+                ConnectMethod::Simultaneous.race(),
+                a,
+            )
         });
     }
     Ok(rows)
@@ -104,7 +110,7 @@ fn order(condition: &str, names: &[Name], claims: Option<&Claims>) -> anyhow::Re
     // Only names that every way reached, and that the equations say it would.
     let complete = names.iter().filter_map(|n| {
         let measured = all(n.whole.map(|w| w.total.map(ms)))?;
-        Some((measured, all(Way::ALL.map(|way| way.overhead(&n.parts).map(ms)))?))
+        Some((measured, all(ConnectMethod::ALL.map(|way| way.overhead(&n.parts).map(ms)))?))
     });
     let (measured, predicted): (Vec<[f64; 3]>, Vec<[f64; 3]>) = complete.unzip();
     if measured.is_empty() {
@@ -148,7 +154,7 @@ fn all(values: [Option<f64>; 3]) -> Option<[f64; 3]> {
 /// Differences below this share are none: jitter alone is as much.
 const SAME: f64 = 0.05;
 
-/// How many pairs are in the order of equation 9, which is that of [`Way::ALL`], or as good as equal.
+/// How many pairs are in the order of equation 9, which is that of [`ConnectMethod::ALL`], or as good as equal.
 fn in_order(of_ways: &[f64; 3]) -> usize {
     PAIRS.iter().filter(|[a, b]| of_ways[*a] <= of_ways[*b] * (1.0 + SAME)).count()
 }

@@ -75,7 +75,7 @@ pub fn time(ms: f64) -> String {
 
 /// How a program with headstart compares with the same one alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Change {
+pub enum Effect {
     /// So many times faster; at least that if the bare program was cut.
     Faster(f64, bool),
     /// So many times slower.
@@ -85,20 +85,20 @@ pub enum Change {
 }
 
 /// What a row of `outcome` says; none without a ratio.
-pub fn change(row: &Row, outcome: &Outcome) -> Option<Change> {
+pub fn change(row: &Row, outcome: &Outcome) -> Option<Effect> {
     let ratio = row.ratio.filter(|ratio| *ratio > 0.0)?;
     let contains_one = row.interval.is_some_and(|i| (i.lo..=i.hi).contains(&1.0));
     let difference = row.baseline.map(|baseline| (row.ours - baseline).abs());
     let is_noise = || difference <= spread(outcome, |condition| condition == row.condition).or_else(|| noise(outcome));
     Some(match ratio {
-        _ if contains_one || !outcome.valid && is_noise() => Change::NoDifference,
-        r if r < 1.0 => Change::Faster(1.0 / r, row.baseline.is_some_and(is_cut)),
-        r => Change::Slower(r),
+        _ if contains_one || !outcome.valid && is_noise() => Effect::NoDifference,
+        r if r < 1.0 => Effect::Faster(1.0 / r, row.baseline.is_some_and(is_cut)),
+        r => Effect::Slower(r),
     })
 }
 
 /// At most 19 characters: what a line of 80 has room for.
-impl fmt::Display for Change {
+impl fmt::Display for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Faster(times, cut) => {
@@ -176,8 +176,8 @@ mod tests {
     #[test]
     fn a_ratio_whose_interval_contains_one_is_no_difference() {
         let unclear = Row { interval: Some(Interval { lo: 0.9, hi: 1.1 }), ..row(64.0, 65.0) };
-        assert_eq!(change(&unclear, &outcome(true)), Some(Change::NoDifference));
-        assert_eq!(change(&unclear, &outcome(false)), Some(Change::NoDifference));
+        assert_eq!(change(&unclear, &outcome(true)), Some(Effect::NoDifference));
+        assert_eq!(change(&unclear, &outcome(false)), Some(Effect::NoDifference));
         assert_eq!([change_text(60.0, 66.0, true), change_text(66.0, 36.0, true)], ["1.10x slower", "1.8x faster"]);
         assert_eq!(change_text(287.0, 275.0, true), "1.04x faster");
     }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const MANIFEST: &str = "manifest.json";
 
 /// Pages of one kind.
-pub struct Source {
+pub struct PageSet {
     /// Behind the name of a network in the names of conditions.
     pub suffix: &'static str,
     pub pages: Vec<Page>,
@@ -23,12 +23,12 @@ pub struct Source {
 }
 
 /// The pages that this run is about; what is broken is noted, and the rest goes on.
-pub fn sources(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<Vec<Source>> {
+pub fn sources(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<Vec<PageSet>> {
     let seeds = if cx.quick { 1 } else { 3 };
     let Some(path) = &cx.pages else {
         let count = if cx.quick { 5 } else { 120 };
         let pages: Vec<Page> = synthetic::pages(cx.seed, count).collect();
-        return Ok(vec![Source { suffix: "", pages, seeds, whose: format!("{count} pages of the generator") }]);
+        return Ok(vec![PageSet { suffix: "", pages, seeds, whose: format!("{count} pages of the generator") }]);
     };
     let most = if cx.quick { 5 } else { 240 };
     let mut sources = Vec::new();
@@ -48,7 +48,7 @@ pub fn sources(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<Vec<Source
             "{} has no page that can be loaded: {broken} lines are broken",
             specs.display()
         );
-        sources.push(Source {
+        sources.push(PageSet {
             suffix: "-specs",
             whose: format!("{} page specs, one a site", pages.len()),
             pages,
@@ -59,7 +59,7 @@ pub fn sources(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<Vec<Source
     if folder.join(MANIFEST).is_file() {
         let pages = recorded(&folder, cx.seed, if cx.quick { 4 } else { most }, outcome)?;
         let whose = format!("{} recorded pages over HTTP/1.1, hosts at distances of the generator's", pages.len());
-        sources.push(Source { suffix: "-recorded", pages, seeds, whose });
+        sources.push(PageSet { suffix: "-recorded", pages, seeds, whose });
     }
     anyhow::ensure!(!sources.is_empty(), "{} holds neither specs.jsonl nor recorded/{MANIFEST}", path.display());
     Ok(sources)

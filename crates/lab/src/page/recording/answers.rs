@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A request, as far as its answer depends on it.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct RequestKey<'a> {
     /// The host, with or without its port.
     pub host: &'a str,
     /// The method.
@@ -63,7 +63,7 @@ impl Answers {
     }
 
     /// The exchange whose answer this request gets; none if nothing was recorded of this host and path.
-    pub fn find(&self, asked: Asked<'_>) -> Option<&Exchange> {
+    pub fn find(&self, asked: RequestKey<'_>) -> Option<&Exchange> {
         let host = asked.host.to_ascii_lowercase();
         let host =
             host.rsplit_once(':').filter(|(_, p)| p.bytes().all(|b| b.is_ascii_digit())).map_or(&*host, |(h, _)| h);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     fn body(answers: &Answers, host: &str, method: &str, target: &str) -> Option<u8> {
-        answers.find(Asked { host, method, target, scheme: Scheme::Http }).map(|e| e.response.body[0] - b'0')
+        answers.find(RequestKey { host, method, target, scheme: Scheme::Http }).map(|e| e.response.body[0] - b'0')
     }
 
     #[test]
@@ -227,7 +227,7 @@ mod tests {
         all[1].scheme = Scheme::Https;
         let answers = Answers::new(all);
         let get = |target, scheme| {
-            let asked = Asked { host: "a.example", method: "GET", target, scheme };
+            let asked = RequestKey { host: "a.example", method: "GET", target, scheme };
             answers.find(asked).map(|e| e.response.body[0] - b'0')
         };
         for _ in 0..2 {
@@ -244,7 +244,8 @@ mod tests {
             for e in answers.exchanges() {
                 let (host, method) = (e.host(), String::from_utf8_lossy(e.request.word(0)).into_owned());
                 let target = String::from_utf8_lossy(e.target()).into_owned();
-                let found = answers.find(Asked { host: &host, method: &method, target: &target, scheme: e.scheme });
+                let found =
+                    answers.find(RequestKey { host: &host, method: &method, target: &target, scheme: e.scheme });
                 let found = found.unwrap_or_else(|| panic!("{}: {host}{target} has no answer", site.display()));
                 assert_eq!(found.target(), e.target());
             }
@@ -270,7 +271,9 @@ mod tests {
                 });
                 let target = format!("{path}{changed}");
                 let method = String::from_utf8_lossy(e.request.word(0)).into_owned();
-                answers.find(Asked { host: &e.host(), method: &method, target: &target, scheme: e.scheme }).is_some()
+                answers
+                    .find(RequestKey { host: &e.host(), method: &method, target: &target, scheme: e.scheme })
+                    .is_some()
             });
             let share = answered.count() as f64 / answers.exchanges().len() as f64;
             assert!(share >= 0.95, "{}: {share}", site.display());

@@ -20,7 +20,7 @@ const LOOKED_AT: usize = 1024;
 
 /// The place that had an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Source {
+pub enum CacheLevel {
     /// The cache that the client was talking to.
     Edge,
     /// A cache behind that.
@@ -29,7 +29,7 @@ pub enum Source {
     Origin,
 }
 
-impl Source {
+impl CacheLevel {
     /// How much later than from the edge its answer begins.
     pub fn behind(self) -> Duration {
         match self {
@@ -58,8 +58,8 @@ enum CacheStatus {
 }
 
 /// The place that had this answer, if its header says so.
-pub fn source(answer: &Message) -> Option<Source> {
-    let of = |statuses: Vec<CacheStatus>| Source::of(&statuses);
+pub fn source(answer: &Message) -> Option<CacheLevel> {
+    let of = |statuses: Vec<CacheStatus>| CacheLevel::of(&statuses);
     let outright = of(answer.list("cache-status").iter().filter_map(|item| by_rfc_9211(item)).collect())
         .or_else(|| of(answer.list("cf-cache-status").iter().filter_map(|word| by_word(word)).collect()))
         .or_else(|| {
@@ -77,8 +77,8 @@ pub fn source(answer: &Message) -> Option<Source> {
     // What has an age was kept somewhere: by another than the one that has not had it.
     let kept = answer.list("age").first().and_then(|age| age.parse::<u64>().ok()).is_some_and(|age| age > 0);
     match outright {
-        Some(Source::Origin) if kept => Some(Source::Parent),
-        None if kept => Some(Source::Edge),
+        Some(CacheLevel::Origin) if kept => Some(CacheLevel::Parent),
+        None if kept => Some(CacheLevel::Edge),
         other => other,
     }
 }
@@ -131,12 +131,12 @@ fn by_count(count: &str) -> Option<CacheStatus> {
 }
 
 /// Two numbers are those of this request and of the one that had brought the copy.
-fn by_varnish(list: &[String]) -> Option<Source> {
+fn by_varnish(list: &[String]) -> Option<CacheLevel> {
     let numbers: Vec<&str> = list.first()?.split_ascii_whitespace().collect();
     let all = numbers.iter().all(|n| n.bytes().all(|b| b.is_ascii_digit()));
     match numbers.len() {
-        1 if all => Some(Source::Origin),
-        2 if all => Some(Source::Edge),
+        1 if all => Some(CacheLevel::Origin),
+        2 if all => Some(CacheLevel::Edge),
         _ => None,
     }
 }
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn what_caches_say_of_themselves_is_understood() {
-        use Source::{Edge, Origin, Parent};
+        use CacheLevel::{Edge, Origin, Parent};
         for (name, value, who) in [
             ("X-Cache", "HIT", Some(Edge)),
             ("X-Cache", "Hit from cloudfront", Some(Edge)),
@@ -189,11 +189,11 @@ mod tests {
     #[test]
     fn words_are_believed_before_numbers_and_what_was_kept_behind_a_miss_is_the_parents() {
         let said = answer(&[("X-Cache-Hits", "0"), ("X-Cache", "HIT"), ("Age", "0")]);
-        assert_eq!(source(&said), Some(Source::Edge));
-        assert_eq!(source(&answer(&[("X-Cache", "MISS"), ("Age", "12")])), Some(Source::Parent));
+        assert_eq!(source(&said), Some(CacheLevel::Edge));
+        assert_eq!(source(&answer(&[("X-Cache", "MISS"), ("Age", "12")])), Some(CacheLevel::Parent));
         let akamai = answer(&[("X-Cache", "TCP_MISS from a1"), ("X-Cache-Remote", "TCP_HIT from a2")]);
-        assert_eq!(source(&akamai), Some(Source::Parent));
-        assert!(Source::Edge.behind().is_zero() && Source::Origin.behind() == PARENT + ORIGIN);
+        assert_eq!(source(&akamai), Some(CacheLevel::Parent));
+        assert!(CacheLevel::Edge.behind().is_zero() && CacheLevel::Origin.behind() == PARENT + ORIGIN);
     }
 
     proptest! {
@@ -211,7 +211,7 @@ mod tests {
         fn nothing_of_many_caches_is_more_than_the_origin(words in proptest::collection::vec("(HIT|MISS|x|,|;|=| |desc|fwd|hit)", 0..40)) {
             let text = words.concat();
             for name in ["X-Cache", "Cache-Status", "Server-Timing", "X-Cache-Hits"] {
-                let behind = source(&answer(&[(name, &text)])).map(Source::behind);
+                let behind = source(&answer(&[(name, &text)])).map(CacheLevel::behind);
                 prop_assert!(behind.is_none_or(|b| b <= PARENT + ORIGIN));
             }
         }

@@ -8,7 +8,7 @@ pub mod cache;
 mod graph;
 pub mod wire;
 
-pub use answers::{Answers, Asked};
+pub use answers::{Answers, RequestKey};
 pub use graph::{page, page_in_order};
 
 use headstart_core::time::Duration;
@@ -91,7 +91,7 @@ impl Exchange {
 
     /// How much later than a cache's own answer this one began, by what caches have said of it; nothing if they have not.
     pub fn behind(&self) -> Duration {
-        cache::source(&self.response).map_or(Duration::ZERO, cache::Source::behind)
+        cache::source(&self.response).map_or(Duration::ZERO, cache::CacheLevel::behind)
     }
 
     /// The target of the request: a path with its query.

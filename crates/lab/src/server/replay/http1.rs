@@ -1,7 +1,7 @@
 //! Recorded answers over HTTP/1.1: byte for byte, one request after the other.
 
 use super::ReplayState;
-use crate::page::recording::{Asked, Exchange, Message, Scheme};
+use crate::page::recording::{Exchange, Message, RequestKey, Scheme};
 use crate::server::files::more;
 use crate::server::head::{self, Chunks, Framing};
 use std::io::{self, Read, Write};
@@ -42,7 +42,7 @@ pub(super) fn serve(stream: &mut (impl Read + Write), shared: &ReplayState, over
         let (method, target) = (text(request.word(0)), text(request.word(1)));
         let host = text(request.field("host").unwrap_or_default());
         let scheme = if over_tls { Scheme::Https } else { Scheme::Http };
-        let asked = Asked { host: &host, method: &method, target: origin_form(&target), scheme };
+        let asked = RequestKey { host: &host, method: &method, target: origin_form(&target), scheme };
         let (answer, close) = match shared.find(asked) {
             Some(exchange) => {
                 shared.clock.sleep(exchange.behind());

@@ -1,7 +1,7 @@
 //! Recorded answers over HTTP/2 (RFC 9113), by the crate `h2`. What they look like there is [`super::multiplexed`]'s.
 
 use super::{ReplayState, multiplexed};
-use crate::page::recording::{Asked, Scheme};
+use crate::page::recording::{RequestKey, Scheme};
 use crate::server::head;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
@@ -55,7 +55,7 @@ async fn answer(request: Request<RecvStream>, mut respond: SendResponse<Content>
     let named = parts.headers.get("host").and_then(|h| h.to_str().ok());
     let host = parts.uri.authority().map(|a| a.as_str()).or(named).unwrap_or_default();
     let target = parts.uri.path_and_query().map_or("/", |t| t.as_str());
-    let found = shared.find(Asked { host, method: parts.method.as_str(), target, scheme: Scheme::Https });
+    let found = shared.find(RequestKey { host, method: parts.method.as_str(), target, scheme: Scheme::Https });
     shared.come(found).await;
     let Some((head, content)) = multiplexed::answer(found, shared.tls.alternative(host)) else {
         respond.send_reset(Reason::INTERNAL_ERROR);

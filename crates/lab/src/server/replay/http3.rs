@@ -4,7 +4,7 @@
 //! control is quinn's CUBIC and remembers nothing, so that loads do not learn from each other.
 
 use super::{ReplayState, multiplexed};
-use crate::page::recording::{Asked, Scheme};
+use crate::page::recording::{RequestKey, Scheme};
 use crate::server::head;
 use bytes::Bytes;
 use h3::error::Code;
@@ -113,7 +113,7 @@ async fn answer(resolver: RequestResolver<h3_quinn::Connection, Bytes>, shared: 
     let (parts, ()) = request.into_parts();
     let host = parts.uri.authority().map_or("", |a| a.as_str());
     let target = parts.uri.path_and_query().map_or("/", |t| t.as_str());
-    let found = shared.find(Asked { host, method: parts.method.as_str(), target, scheme: Scheme::Https });
+    let found = shared.find(RequestKey { host, method: parts.method.as_str(), target, scheme: Scheme::Https });
     shared.come(found).await;
     let Some((head, content)) = multiplexed::answer(found, shared.tls.alternative(host)) else {
         return stream.stop_stream(Code::H3_INTERNAL_ERROR);

@@ -15,7 +15,7 @@ mod http2;
 mod http3;
 mod multiplexed;
 
-use crate::page::recording::{Answers, Asked, Exchange, Message};
+use crate::page::recording::{Answers, Exchange, Message, RequestKey};
 use headstart_io::clock::Clock;
 use rustls::{ServerConfig, StreamOwned};
 use std::borrow::Cow;
@@ -123,7 +123,7 @@ impl ReplayState {
     }
 
     /// The answer to a request, counted.
-    fn find(&self, asked: Asked<'_>) -> Option<&Exchange> {
+    fn find(&self, asked: RequestKey<'_>) -> Option<&Exchange> {
         let found = self.answers.find(asked);
         if found.is_some() {
             self.answered.fetch_add(1, Ordering::Relaxed);

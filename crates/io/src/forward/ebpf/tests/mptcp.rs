@@ -2,8 +2,8 @@
 
 use super::{Stage, answers, flows, play as line};
 use crate::clock::Clock;
-use crate::forward::Seen;
-use headstart_core::forward::{End, Flow};
+use crate::forward::Attributed;
+use headstart_core::forward::{Flow, FlowEnd};
 use headstart_core::time::Duration;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, ipproto, listen, socket_with};
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,7 +86,7 @@ fn a_connection_of_mptcp_with_one_subflow_is_a_marked_connection_with_its_owner_
         told.iter().map(|flow| (is_accepted(flow), flow.up.bytes, flow.down.bytes, flow.end)).collect();
     ends.sort_unstable_by_key(|end| end.0);
     let [up, down] = [UP as u64, DOWN as u64];
-    assert_eq!((ends, lost), (vec![(false, up, down, End::Finished), (true, down, up, End::Finished)], 0));
+    assert_eq!((ends, lost), (vec![(false, up, down, FlowEnd::Finished), (true, down, up, FlowEnd::Finished)], 0));
     assert!(seen.iter().all(|seen| seen.process.is_some()), "{seen:#?}");
     // Each end has a token of its own.
     assert!(told.iter().all(|flow| token(flow).is_some()) && token(told[0]) != token(told[1]), "{told:#?}");
@@ -110,14 +110,14 @@ fn a_subflow_that_the_kernel_adds_has_the_token_and_the_owner_of_the_first() {
     );
     let (seen, _, lost) = stage.run(programs, &script);
     // Both ends try to add one; what comes to nothing is no subflow.
-    let mut by_token = BTreeMap::<u32, Vec<&Seen>>::new();
+    let mut by_token = BTreeMap::<u32, Vec<&Attributed>>::new();
     for one in &seen {
         flows(std::slice::from_ref(one)).into_iter().filter_map(token).for_each(|token| {
             by_token.entry(token).or_default().push(one);
         });
     }
     assert_eq!((by_token.len(), lost), (2, 0), "each end has a token of its own: {seen:#?}");
-    let owner = |seen: &Seen| seen.process.as_ref().map(|process| (process.pid, process.name.clone()));
+    let owner = |seen: &Attributed| seen.process.as_ref().map(|process| (process.pid, process.name.clone()));
     let first = owner(&seen[0]).unwrap();
     for subflows in by_token.values() {
         assert!(subflows.len() >= 2 && subflows.iter().all(|seen| owner(seen).as_ref() == Some(&first)), "{seen:#?}");

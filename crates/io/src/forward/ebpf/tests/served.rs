@@ -1,7 +1,7 @@
 //! Servers: what they accept is theirs, over sockets of IPv6 that speak IPv4 too (RFC 4291, section 2.5.5.2).
 
 use super::{Stage, datagrams, flows, play as line};
-use headstart_core::forward::End;
+use headstart_core::forward::FlowEnd;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 
@@ -34,7 +34,7 @@ fn what_a_server_of_both_families_accepts_over_ipv4_is_its_own_and_has_ends_of_i
     assert_eq!((accepted.app, accepted.peer), (asked.peer, asked.app));
     assert_eq!([accepted.app.ip(), accepted.peer.ip()], [IpAddr::V4(Ipv4Addr::LOCALHOST); 2]);
     let sent = |of: &headstart_core::forward::Flow| (of.up.bytes, of.down.bytes, of.end);
-    assert_eq!((sent(asked), sent(accepted)), ((1000, 2000, End::Finished), (2000, 1000, End::Finished)));
+    assert_eq!((sent(asked), sent(accepted)), ((1000, 2000, FlowEnd::Finished), (2000, 1000, FlowEnd::Finished)));
     assert!(asked.handshake.is_some() && accepted.handshake.is_none(), "who accepts has not waited: {seen:#?}");
     let mut packets: Vec<_> = datagrams(&seen).iter().map(|of| (of.up.bytes, of.down.bytes)).collect();
     packets.sort_unstable();

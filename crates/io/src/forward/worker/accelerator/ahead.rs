@@ -10,7 +10,7 @@ use crate::forward::worker::QUERIES;
 use crate::poll::Poll;
 use crate::replies::Replies;
 use headstart_core::connect::{Ahead, Input, LookupResult, QueryId, RequestId, Starts};
-use headstart_core::forward::{End, Flow};
+use headstart_core::forward::{Flow, FlowEnd};
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::nat64::WELL_KNOWN_NAME;
 use headstart_core::wire::record::RecordType;
@@ -172,8 +172,8 @@ impl Accelerator {
     pub fn has_ended(&mut self, now: Instant, poll: &Poll, flow: &Flow) {
         let waited = flow.ended.is_some_and(|at| at.since(flow.asked) >= SILENT);
         let came_to_nothing = match flow.end {
-            End::Refused | End::Unreachable | End::Silent => true,
-            End::ResetByProgram => waited,
+            FlowEnd::Refused | FlowEnd::Unreachable | FlowEnd::Silent => true,
+            FlowEnd::ResetByProgram => waited,
             _ => false,
         };
         if self.ahead.is_some() && flow.connected.is_none() && flow.accelerated.is_none() && came_to_nothing {

@@ -23,7 +23,7 @@ use bundling::Bundling;
 use busy::Busy;
 use headstart_core::path::Family;
 use headstart_core::time::Duration;
-use record::Records;
+use record::MessageLogs;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -111,7 +111,7 @@ pub fn play(condition: &Condition, stack: Stack, size: Size, seed: u64) -> anyho
             nodes.on(node, || configure_tcp(stack))??;
         }
         let bulk = condition.legs.iter().any(|leg| leg.bulk);
-        let records = Arc::new(Records::new(size.cells, nodes.clock()));
+        let records = Arc::new(MessageLogs::new(size.cells, nodes.clock()));
         let plan =
             Plan { size, stack, bulk, hops: condition.legs.len(), records: Arc::clone(&records), over: Arc::default() };
         let senders = 0..condition.legs.len();
@@ -142,7 +142,7 @@ struct Plan {
     stack: Stack,
     bulk: bool,
     hops: usize,
-    records: Arc<Records>,
+    records: Arc<MessageLogs>,
     /// The sender has nothing more to send or to wait for.
     over: Arc<AtomicBool>,
 }

@@ -12,7 +12,7 @@ pub const STREAM: u32 = TOUCH.before + TOUCH.messages;
 
 /// One way of sending in one cell, by number of message; streams follow each other.
 #[derive(Debug, Default)]
-pub struct Record {
+pub struct MessageLog {
     made: Vec<Instant>,
     arrived: Vec<Option<Instant>>,
     /// At the first message of each stream that counts, and after its last.
@@ -21,20 +21,20 @@ pub struct Record {
 
 /// All of them.
 #[derive(Debug)]
-pub struct Records {
+pub struct MessageLogs {
     pub clock: Clock,
     cells: usize,
-    records: Vec<Mutex<Record>>,
+    records: Vec<Mutex<MessageLog>>,
     failures: Mutex<Vec<String>>,
 }
 
-impl Records {
+impl MessageLogs {
     pub fn new(cells: usize, clock: Clock) -> Self {
         let records = (0..cells * ARMS.len()).map(|_| Mutex::default()).collect();
         Self { clock, cells, records, failures: Mutex::default() }
     }
 
-    fn of(&self, cell: usize, arm: usize) -> MutexGuard<'_, Record> {
+    fn of(&self, cell: usize, arm: usize) -> MutexGuard<'_, MessageLog> {
         // Each entry is whole by itself, whichever thread panicked.
         self.records[cell * ARMS.len() + arm].lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -96,7 +96,7 @@ impl Records {
     }
 }
 
-impl Record {
+impl MessageLog {
     fn stream(&self, arm: &str, stream: u32, now: Instant) -> Option<StreamResult> {
         let (from, to) = ((stream * STREAM) as usize, ((stream + 1) * STREAM) as usize);
         let (made, arrived) = (self.made.get(from..to)?, self.arrived.get(from..to)?);
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn a_stream_is_cut_out_of_its_session_and_what_never_came_has_taken_all_patience() {
         let ms = |n: u32| Instant::from_millis(1000 + 30 * u64::from(n));
-        let mut record = Record::default();
+        let mut record = MessageLog::default();
         for number in 0..2 * STREAM {
             record.made.push(ms(number));
             record.arrived.push((number != STREAM + 40).then(|| ms(number) + Duration::from_millis(7)));

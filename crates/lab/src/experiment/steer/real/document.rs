@@ -2,7 +2,7 @@
 
 use super::super::network::BASE;
 use super::super::{FAST, FAT, OURS, STATE};
-use super::stage::{Content, Stage, Way};
+use super::stage::{Carrier, Content, Stage};
 use super::{Arm, METHOD, MULTIPATH, Taken, ideal, multipath, tunnel};
 use crate::experiment::page_load::put::Put;
 use crate::experiment::{Condition, Context, Outcome, Row};
@@ -11,9 +11,9 @@ use crate::program::Folder;
 use headstart_core::steer::Channel;
 
 const ALL: [Arm; 7] = [
-    ideal(FAT, Way::Alone(Channel::Fat)),
-    ideal(FAST, Way::Alone(Channel::Fast)),
-    ideal(MULTIPATH, Way::Multipath),
+    ideal(FAT, Carrier::Alone(Channel::Fat)),
+    ideal(FAST, Carrier::Alone(Channel::Fast)),
+    ideal(MULTIPATH, Carrier::Multipath),
     tunnel(FAT),
     tunnel(FAST),
     tunnel(STATE),
@@ -28,7 +28,7 @@ pub fn run(cx: &Context, page: Page, outcome: &mut Outcome) -> anyhow::Result<()
     let mut arms: Vec<Arm> = ALL.into_iter().filter(|arm| wanted[usize::from(arm.tunnel)]).collect();
     if let Some(why) = multipath::missing() {
         outcome.notes.push(format!("The arm `{MULTIPATH}` is left out: {why}."));
-        arms.retain(|arm| arm.way != Way::Multipath);
+        arms.retain(|arm| arm.way != Carrier::Multipath);
     }
     outcome.method.push(METHOD.to_owned());
     let put = Put::of_page(page);
@@ -66,7 +66,7 @@ pub fn run(cx: &Context, page: Page, outcome: &mut Outcome) -> anyhow::Result<()
         if let Some(doubt) = stage.doubt() {
             outcome.invalidate(format!("{HOW}, {}: {doubt}", arm.name));
         }
-        if arm.way == Way::Multipath {
+        if arm.way == Carrier::Multipath {
             let [asked, joined] = stage.subflows()?;
             let condition = format!("ideal-{HOW}");
             let share = 100.0 * joined as f64 / asked.max(1) as f64;

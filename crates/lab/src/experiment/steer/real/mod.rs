@@ -13,7 +13,7 @@ use super::{FAT, OURS, STATE};
 use crate::experiment::{Outcome, Row, Series};
 use crate::stats::{Pairing, Statistic};
 use headstart_core::steer::Channel;
-use stage::Way;
+use stage::Carrier;
 
 /// The kernel's own way over two channels.
 const MULTIPATH: &str = "mptcp";
@@ -26,20 +26,25 @@ struct Arm {
     /// Whether its packets go through the tunnel.
     tunnel: bool,
     name: &'static str,
-    way: Way,
+    way: Carrier,
 }
 
-const fn ideal(name: &'static str, way: Way) -> Arm {
+const fn ideal(name: &'static str, way: Carrier) -> Arm {
     Arm { tunnel: false, name, way }
 }
 
 const fn tunnel(name: &'static str) -> Arm {
-    Arm { tunnel: true, name, way: Way::Tunnel(name) }
+    Arm { tunnel: true, name, way: Carrier::Tunnel(name) }
 }
 
 /// What pages are loaded by.
-const ARMS: [Arm; 5] =
-    [ideal(FAT, Way::Alone(Channel::Fat)), ideal(MULTIPATH, Way::Multipath), tunnel(FAT), tunnel(STATE), tunnel(OURS)];
+const ARMS: [Arm; 5] = [
+    ideal(FAT, Carrier::Alone(Channel::Fat)),
+    ideal(MULTIPATH, Carrier::Multipath),
+    tunnel(FAT),
+    tunnel(STATE),
+    tunnel(OURS),
+];
 
 /// Values of each arm, in the order of the trials.
 struct Taken<'a> {

@@ -6,7 +6,7 @@
 use super::super::network::BASE;
 use super::super::play::over;
 use super::super::{FAT, OURS};
-use super::stage::{Content, Stage, Way};
+use super::stage::{Carrier, Content, Stage};
 use super::{ARMS, Arm, METHOD, MULTIPATH, Taken, multipath};
 use crate::browser::{BrowserError, Chromium};
 use crate::experiment::losers;
@@ -41,7 +41,7 @@ pub fn run(cx: &Context, claims: &Claims, outcome: &mut Outcome) -> anyhow::Resu
     let mut arms: Vec<Arm> = ARMS.into_iter().filter(|arm| wanted[usize::from(arm.tunnel)]).collect();
     if let Some(why) = multipath::missing().or_else(multipath::missing_for_browsers) {
         outcome.notes.push(format!("The arm `{MULTIPATH}` is left out: {why}."));
-        arms.retain(|arm| arm.way != Way::Multipath);
+        arms.retain(|arm| arm.way != Carrier::Multipath);
     }
     if arms.is_empty() {
         outcome.notes.push("With real packets there are ideal-paper and tunnel-paper; neither was asked for.".into());
@@ -129,7 +129,7 @@ fn set<'a>(
             let served = stage.served();
             block.answered += served.answered;
             block.asked += served.wanted();
-            if arm.way == Way::Multipath {
+            if arm.way == Carrier::Multipath {
                 let counted = stage.subflows()?;
                 block.subflows = [0, 1].map(|n| block.subflows[n] + counted[n]);
             }
@@ -224,7 +224,7 @@ fn tell(
     block.paints.compare(outcome, (&format!("{how}-chromium"), "first contentful paint"), Ok)?;
     let share = 100.0 * block.answered as f64 / block.asked.max(1) as f64;
     outcome.rows.push(Row::measured(how, "requests answered", "%", "replay", share));
-    if block.chromium.arms.iter().any(|arm| arm.way == Way::Multipath) {
+    if block.chromium.arms.iter().any(|arm| arm.way == Carrier::Multipath) {
         let [asked, joined] = block.subflows;
         let share = 100.0 * joined as f64 / asked.max(1) as f64;
         let metric = "connections with a second subflow";

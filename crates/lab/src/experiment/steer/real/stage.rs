@@ -38,7 +38,7 @@ const CONGESTION_CONTROL: &str = "cubic";
 
 /// A way over the channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Carrier {
     /// TCP over one channel; the other carries nothing.
     Alone(Channel),
     /// The kernel's Multipath TCP over both.
@@ -87,12 +87,12 @@ pub struct Stage {
     _dns: DnsServer,
     _ends: Vec<End>,
     nodes: Nodes,
-    way: Way,
+    way: Carrier,
 }
 
 impl Stage {
     /// Puts `content` behind the channels of `network`, to be reached by `way`.
-    pub fn build(network: &Network, way: Way, content: &Content, seed: u64) -> anyhow::Result<Self> {
+    pub fn build(network: &Network, way: Carrier, content: &Content, seed: u64) -> anyhow::Result<Self> {
         let Network { name, fat, fast, .. } = network;
         let text = format!(
             "name = {name:?}\nwhat = \"two channels\"\nseed = {seed}\nhosts = [\"host\", \"far\"]\n\
@@ -112,18 +112,18 @@ impl Stage {
         let mut replay = ReplayServer::new(Answers::new(content.exchanges.clone()), content.tls.clone());
         nodes.on(FAR, || addresses.iter().try_for_each(|ip| replay.serve(listen((*ip, 443).into(), way)?, true)))??;
         let ends = match way {
-            Way::Alone(channel) => {
+            Carrier::Alone(channel) => {
                 lead(&nodes, channel)?;
                 Vec::new()
             }
-            Way::Multipath => {
+            Carrier::Multipath => {
                 lead(&nodes, Channel::Fat)?;
                 let fast = Channel::Fast.index();
                 let endpoint = (INTERFACES[fast], HOSTS_END[fast].into(), FAR_END[fast].into());
                 multipath::set_up(&nodes, HOST, endpoint, SERVERS)?;
                 Vec::new()
             }
-            Way::Tunnel(policy) => {
+            Carrier::Tunnel(policy) => {
                 let rates = [rate(fat)?, rate(fast)?];
                 let shape = Shape { policy, rates, gateway: FAR_END, behind: &format!(", {SERVERS}") };
                 let ends = ends::of_tunnel([&nodes.namespace(HOST)?, &nodes.namespace(FAR)?], &shape)?;
@@ -136,7 +136,7 @@ impl Stage {
 
     /// A command that runs `/bin/sh` on the host, whose connections take the way.
     pub fn shell(&self) -> anyhow::Result<Command> {
-        let mut command = if self.way == Way::Multipath {
+        let mut command = if self.way == Carrier::Multipath {
             let mut command = Command::new(multipath::PROGRAM);
             command.args(["run", "/bin/sh"]);
             command
@@ -150,7 +150,7 @@ impl Stage {
     /// Loads a page without a browser; none if that was given up.
     pub fn load(&self, page: &crate::page::Page, content: &Content) -> anyhow::Result<Option<SocketLoad>> {
         let roots = recorder::roots_of(&content.trust.certificate)?;
-        let transport = if self.way == Way::Multipath { Transport::Multipath } else { Transport::Tcp };
+        let transport = if self.way == Carrier::Multipath { Transport::Multipath } else { Transport::Tcp };
         let by = crate::page::Dependency::Structure;
         let load = || socket_loader::load_over(transport, page, by, content.requests.clone(), roots);
         let loaded = socket_loader::unless_given_up(self.nodes.on(HOST, load)?);
@@ -192,8 +192,8 @@ fn rate(link: &'static str) -> anyhow::Result<&'static str> {
 }
 
 /// A listener of servers whose data the papers' congestion control sends, where the kernel grants it.
-fn listen(to: SocketAddr, way: Way) -> std::io::Result<TcpListener> {
-    let listener = if way == Way::Multipath { multipath::listen(to)? } else { TcpListener::bind(to)? };
+fn listen(to: SocketAddr, way: Carrier) -> std::io::Result<TcpListener> {
+    let listener = if way == Carrier::Multipath { multipath::listen(to)? } else { TcpListener::bind(to)? };
     let _ = rustix::net::sockopt::set_tcp_congestion(&listener, CONGESTION_CONTROL);
     Ok(listener)
 }

@@ -14,7 +14,7 @@ use crate::experiment::target::Target;
 use crate::experiment::{Condition, Context, Entry, Outcome, Row, Series, Speeds};
 use crate::stats::{Pairing, Statistic};
 use headstart_core::steer::Channel;
-use rig::{Rig, Way};
+use rig::{Rig, TunnelMode};
 use std::net::{SocketAddr, TcpListener};
 
 /// The experiment.
@@ -47,9 +47,9 @@ struct Arm {
 impl Arm {
     fn new(name: &'static str) -> anyhow::Result<Self> {
         let rig = Rig::build(match name {
-            NONE => Way::Bare,
-            PLAIN => Way::Plain,
-            policy => Way::Steered(policy),
+            NONE => TunnelMode::Bare,
+            PLAIN => TunnelMode::Plain,
+            policy => TunnelMode::Steered(policy),
         })?;
         let listen = |serve: fn(&TcpListener)| -> anyhow::Result<SocketAddr> {
             let listener = rig.gateway.run(|| TcpListener::bind((rig.server, 0)))??;

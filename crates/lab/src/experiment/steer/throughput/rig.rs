@@ -12,7 +12,7 @@ const OUTSIDE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 const OUTSIDE_FAST: Ipv4Addr = Ipv4Addr::new(192, 0, 3, 2);
 
 /// By what the host reaches the gateway.
-pub enum Way {
+pub enum TunnelMode {
     /// Nothing in between.
     Bare,
     /// A tunnel over one channel.
@@ -43,7 +43,7 @@ impl Rig {
     }
 
     /// Namespaces, links and a tunnel that is up.
-    pub fn build(way: Way) -> anyhow::Result<Self> {
+    pub fn build(way: TunnelMode) -> anyhow::Result<Self> {
         let (host, gateway) = (NetNs::create()?, NetNs::create()?);
         for (n, name) in ["fat", "fast"].into_iter().enumerate() {
             let n = n as u8 + 2;
@@ -61,18 +61,18 @@ impl Rig {
         }
         let mut rig = Self { host, gateway, server: INSIDE.into(), _ends: Vec::new() };
         let ends = match way {
-            Way::Bare => {
+            TunnelMode::Bare => {
                 rig.server = OUTSIDE.into();
                 return Ok(rig);
             }
-            Way::Plain => {
+            TunnelMode::Plain => {
                 let [of_host, of_gateway] = plain::pair(OUTSIDE);
                 [
                     End::start(&rig.gateway, move |clock| plain::Plain::open(&of_gateway, clock))?,
                     End::start(&rig.host, move |clock| plain::Plain::open(&of_host, clock))?,
                 ]
             }
-            Way::Steered(policy) => ends::of_tunnel(
+            TunnelMode::Steered(policy) => ends::of_tunnel(
                 [&rig.host, &rig.gateway],
                 &Shape { policy, rates: ["10gbit", "10mbit"], gateway: [OUTSIDE, OUTSIDE_FAST], behind: "" },
             )?,
