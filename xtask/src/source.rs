@@ -114,6 +114,17 @@ pub fn paths_from(code: &str, root: &str) -> Vec<(usize, Vec<String>)> {
     found.into_iter().map(|(at, path)| (line(at), path)).collect()
 }
 
+/// The paths of all `use` in masked code, those of a group each by itself, as [`paths_from`] has them.
+pub fn imports(code: &str) -> Vec<Vec<String>> {
+    let mut found = Vec::new();
+    for (start, keyword) in code.match_indices("use ") {
+        if !code[..start].chars().next_back().is_some_and(is_word) {
+            follow(code, start + keyword.len(), &[], &mut found);
+        }
+    }
+    found.into_iter().map(|(_, path)| path).collect()
+}
+
 /// Notes the path at `start` of `code`, which goes on from `parent`, or those of its group, with where each begins. Returns where it
 /// ends.
 fn follow(code: &str, start: usize, parent: &[String], found: &mut Vec<(usize, Vec<String>)>) -> usize {
@@ -193,6 +204,13 @@ mod tests {
             ["1 crate.a.b", "3 crate.c.d", "3 crate.c.e", "4 crate.self", "4 crate.f", "6 crate.i"].map(String::from);
         assert_eq!(paths.collect::<Vec<_>>(), expected);
         assert_eq!(paths_from("super::{a, b", "super").len(), 2, "what is cut off is read as far as it goes");
+    }
+
+    #[test]
+    fn what_is_imported_is_found_whether_it_is_re_exported_or_not() {
+        let code = "pub use a::{b, c::d};\npub(in crate::x) use super::e;\nuse f;\nreuse g::h();";
+        let paths: Vec<String> = imports(code).into_iter().map(|path| path.join(".")).collect();
+        assert_eq!(paths, ["a.b", "a.c.d", "super.e", "f"]);
     }
 
     #[test]
