@@ -7,6 +7,7 @@
 //! | [`clock`], [`poll`] | the only place that reads a clock or sleeps; the only event loop |
 //! | [`dns`], [`replies`], [`tcp`], [`names`] | transports of queries, what servers said, attempts, and which names are left to the system |
 //! | [`home`], [`link`], [`control`], [`folder`], [`program`] | where a user's supervisor is found, a run's connection to it and what is said over it, a run's folder; whether a preload reaches a program |
+//! | [`calls`] | system calls of programs that wait for an answer, received by a thread that may be blocked by what they are about |
 //! | [`supervisor`], [`watchdog`] | drives one `Connector` for the programs of all runs, a module a front end (`preload`, `seccomp`, `stub`); answers calls when it has died |
 //! | [`board`] | what a running process tells a client that asks |
 //! | [`detour`] | puts programs in the kernel (tcx) in the way of an interface, for the lab (docs/decisions/0140) |
@@ -23,6 +24,8 @@
 
 #[cfg(feature = "host")]
 pub mod board;
+#[cfg(feature = "host")]
+pub mod calls;
 #[cfg(feature = "host")]
 pub mod cgroup;
 pub mod clock;

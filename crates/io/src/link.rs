@@ -1,11 +1,11 @@
 //! A run's end of its control connection: finds the supervisor, starts one, or forks a private one.
 
+use crate::calls::Outstanding;
 use crate::control::{
     Account, ControlError, Descriptor, History, Observation, Reply, Request, Summary, receive, send, short,
 };
 use crate::folder::FolderError;
 use crate::home::{Home, find};
-use crate::supervisor::Outstanding;
 use crate::sys::seccomp::{Listener, is_listened_to};
 use crate::sys::{fork, process};
 use crate::watchdog::Duty;

@@ -1,7 +1,4 @@
 //! The event loop's ear: epoll with tokens, level-triggered, waiting until a moment of the clock.
-//!
-//! A source may be waited for beside the set ([`Poll::add_beside`]): to wake an epoll set, the kernel chooses a processor for
-//! the thread that waits there; only with poll(2) does the source decide which processor that is.
 
 use crate::clock::Clock;
 use headstart_core::lookout::Lookout;
@@ -80,7 +77,6 @@ impl Readiness {
 pub struct Poll {
     epoll: OwnedFd,
     ready: Vec<epoll::Event>,
-    beside: Vec<(OwnedFd, u64)>,
 }
 
 impl std::fmt::Debug for Poll {
@@ -92,27 +88,12 @@ impl std::fmt::Debug for Poll {
 impl Poll {
     /// An empty set.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, ready: Vec::with_capacity(64), beside: Vec::new() })
+        Ok(Self { epoll: epoll::create(CreateFlags::CLOEXEC)?, ready: Vec::with_capacity(64) })
     }
 
     /// Listens to `source` under `token` until it is closed or removed.
     pub fn add(&self, source: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, source, EventData::new_u64(token), interest.flags())?)
-    }
-
-    /// Listens to `source` beside the set until it is removed by [`remove_beside`](Self::remove_beside): for something to read, or
-    /// the end. For few sources, since each of them costs every wait. An error for what cannot be waited for, as in the set.
-    pub fn add_beside(&mut self, source: impl AsFd, token: u64) -> io::Result<()> {
-        // Where epoll refuses a file, poll(2) finds it ready for ever.
-        self.add(&source, token, Interest::Read)?;
-        self.remove(&source);
-        self.beside.push((source.as_fd().try_clone_to_owned()?, token));
-        Ok(())
-    }
-
-    /// Stops listening to what was added under `token` beside the set.
-    pub fn remove_beside(&mut self, token: u64) {
-        self.beside.retain(|(_, of)| *of != token);
     }
 
     /// Listens to `source` for something else.
@@ -127,7 +108,7 @@ impl Poll {
         let _ = epoll::delete(&self.epoll, source);
     }
 
-    /// Waits for events until `until` (for ever if `None`) and writes their tokens into `tokens`, those of the set first.
+    /// Waits for events until `until` (for ever if `None`) and writes their tokens into `tokens`.
     pub fn wait(&mut self, clock: &Clock, until: Option<Instant>, tokens: &mut Vec<u64>) -> io::Result<()> {
         tokens.clear();
         self.ready.clear();
@@ -135,23 +116,8 @@ impl Poll {
             let left = at.since(clock.now());
             Timespec { tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() }
         });
-        if self.beside.is_empty() {
-            self.wait_for_set(timeout.as_ref())?;
-            tokens.extend(self.ready.iter().map(|e| e.data.u64()));
-            return Ok(());
-        }
-        let all = std::iter::once(&self.epoll).chain(self.beside.iter().map(|(source, _)| source));
-        let mut all: Vec<_> = all.map(|source| PollFd::new(source, PollFlags::IN)).collect();
-        match poll(&mut all, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(e) => return Err(e.into()),
-        }
-        let ready: Vec<_> = all.iter().map(|source| !source.revents().is_empty()).collect();
-        if ready[0] {
-            self.wait_for_set(Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
-            tokens.extend(self.ready.iter().map(|e| e.data.u64()));
-        }
-        tokens.extend(self.beside.iter().zip(&ready[1..]).filter(|(_, ready)| **ready).map(|((_, token), _)| *token));
+        self.wait_for_set(timeout.as_ref())?;
+        tokens.extend(self.ready.iter().map(|e| e.data.u64()));
         Ok(())
     }
 
@@ -230,33 +196,6 @@ mod tests {
         poll.wait(&clock, None, &mut tokens).unwrap();
         assert_eq!(tokens, [42]);
         poll.remove(&there);
-        poll.wait(&clock, Some(clock.now()), &mut tokens).unwrap();
-        assert!(tokens.is_empty());
-    }
-
-    #[test]
-    fn what_is_beside_the_set_is_waited_for_with_it() {
-        let clock = Clock::new();
-        let mut poll = Poll::new().unwrap();
-        let (mut here, there) = UnixStream::pair().unwrap();
-        let (mut set_here, set_there) = UnixStream::pair().unwrap();
-        poll.add(&set_there, 1, Interest::Read).unwrap();
-        poll.add_beside(&there, 2).unwrap();
-        let mut tokens = vec![7];
-        let until = clock.now() + Duration::from_millis(2);
-        poll.wait(&clock, Some(until), &mut tokens).unwrap();
-        assert!(tokens.is_empty() && clock.now() >= until);
-        set_here.write_all(b"x").unwrap();
-        poll.wait(&clock, None, &mut tokens).unwrap();
-        assert_eq!(tokens, [1]);
-        here.write_all(b"x").unwrap();
-        poll.wait(&clock, None, &mut tokens).unwrap();
-        assert_eq!(tokens, [1, 2]);
-        poll.remove(&set_there);
-        poll.wait(&clock, None, &mut tokens).unwrap();
-        assert_eq!(tokens, [2]);
-        drop(here);
-        poll.remove_beside(2);
         poll.wait(&clock, Some(clock.now()), &mut tokens).unwrap();
         assert!(tokens.is_empty());
     }

@@ -6,7 +6,7 @@
 //! neither `headstart run` nor the supervisor, and from then on answers each call with "make it yourself". It decides
 //! nothing, reads of the program only whether it has been given a socket already, and ends with the last process under the filter.
 
-use crate::supervisor::Outstanding;
+use crate::calls::Outstanding;
 use crate::sys::fork;
 use crate::sys::seccomp::{Listener, Trap};
 use rustix::event::{PollFd, PollFlags, poll};

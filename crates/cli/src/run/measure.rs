@@ -21,6 +21,7 @@ use headstart_core::connect;
 use headstart_core::forward::{NotCarried, Record, Settings, profile};
 use headstart_core::time::Duration;
 use headstart_io::board::Audience;
+use headstart_io::calls::Outstanding;
 use headstart_io::clock::Clock;
 use headstart_io::forward::board::UNKNOWN;
 use headstart_io::forward::capture::{Capture, tap};
@@ -28,7 +29,6 @@ use headstart_io::forward::ebpf::Ran;
 use headstart_io::forward::{
     Attributed, Enclosure, Inbound, Loopback, Offered, Protector, Theirs, Worker, line_of, settle,
 };
-use headstart_io::supervisor::Outstanding;
 use headstart_io::sys::netns::NetNs;
 use headstart_io::sys::seccomp::Trap;
 use headstart_io::sys::signal;

@@ -11,8 +11,7 @@
 mod bound;
 
 use super::loopback::{Theirs, listening, streams};
-use crate::supervisor::Outstanding;
-use crate::sys::memory::Memory;
+use crate::calls::{Calls, Closed, Next, Outstanding, Received};
 use crate::sys::netns::{self, NetNs};
 use crate::sys::process;
 use crate::sys::seccomp::{Kind, Listener, Notification};
@@ -27,6 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 /// When it is looked up whether programs still listen: first so long after one has begun to, then each time twice as long after, as the
 /// services of the host are; and how long after a call that was refused.
@@ -101,10 +101,7 @@ pub(super) struct Looked {
 /// See the module.
 #[derive(Debug)]
 pub struct Inbound {
-    calls: Listener,
-    /// For the watchdog, which answers when this process cannot any more.
-    outstanding: Outstanding,
-    memory: Memory,
+    calls: Calls,
     inside: NetNs,
     cookie: u64,
     addresses: Vec<IpAddr>,
@@ -134,8 +131,9 @@ impl Inbound {
     ) -> io::Result<Self> {
         let (inside, cookie) = (inside.try_clone()?, inside.run(netns::own_cookie)??);
         let look = (Instant::ZERO, FIRST_LOOK);
-        let (open, bound, moved, memory) = (BTreeMap::new(), Vec::new(), Vec::new(), Memory::default());
-        Ok(Self { calls, outstanding, memory, inside, cookie, addresses, theirs, open, next: 0, bound, look, moved })
+        let (open, bound, moved) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let calls = Calls::new(calls, outstanding, Arc::new(Closed))?;
+        Ok(Self { calls, inside, cookie, addresses, theirs, open, next: 0, bound, look, moved })
     }
 
     /// The addresses that the programs have.
@@ -155,26 +153,24 @@ impl Inbound {
 
     /// A program is about to listen or to bind a port, or none is left that could.
     pub(super) fn heard(&mut self, now: Instant) -> Heard {
-        if self.calls.is_over() {
-            return Heard::Over;
-        }
-        let Ok(Some(call)) = self.calls.receive() else { return Heard::Nothing };
-        self.outstanding.note(call.id, call.id);
+        let Received { call, address } = match self.calls.next() {
+            Next::Call(received) => received,
+            Next::Nothing => return Heard::Nothing,
+            Next::Over => return Heard::Over,
+        };
         let before = self.next;
         let made = match call.kind {
             Kind::Listen { backlog } => self.listen_for(now, call, backlog),
-            Kind::Bind => match self.bind_for(call) {
+            Kind::Bind => match address.ok().and_then(|address| self.bind_for(call, &address)) {
                 Some(Ok(wanted)) if !wanted.is_empty() => return Heard::Binds(call.id, wanted),
                 made => made.map(|made| made.map(drop)),
             },
             _ => None,
         };
-        let answered = match made {
+        match made {
             Some(result) => self.calls.answer(call.id, result.map_err(Errno::raw_os_error)),
             None => self.calls.resume(call.id),
-        };
-        // A caller that has gone needs no answer.
-        let _ = answered;
+        }
         Heard::Listens((before..self.next).filter(|number| self.open.contains_key(number)).collect())
     }
 
@@ -182,7 +178,7 @@ impl Inbound {
     fn listen_for(&mut self, now: Instant, call: Notification, backlog: i32) -> Option<Result<(), Errno>> {
         let socket = process::descriptor(call.thread, call.number).ok()?;
         // What was read of a thread is its own if it still waits.
-        if !self.calls.waits(call.id) || !self.is_of_tcp(&socket) {
+        if !self.calls.listener().waits(call.id) || !self.is_of_tcp(&socket) {
             return None;
         }
         if let Err(errno) = rustix::net::listen(&socket, backlog) {

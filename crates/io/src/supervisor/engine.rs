@@ -3,6 +3,7 @@
 //! A front end feeds inputs under request ids of its own and receives the results ([`Notice`]), and has the host's rules and network
 //! looked at before a question. Nothing is decided here, and nothing here knows how a program is reached.
 
+use super::returned::Addresses;
 use super::spare;
 use super::token::{ATTEMPT, EXCHANGE};
 use super::whereabouts::Whereabouts;
@@ -19,12 +20,13 @@ use headstart_core::connect::{
 use headstart_core::machine::{Deadline, Machine};
 use headstart_core::path::Family;
 use headstart_core::time::Instant;
-use headstart_core::wire::shim::{FILTER_BYTES, Pass, filter_bit};
+use headstart_core::wire::shim::Pass;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 /// What the connector says to a program that waits.
 #[derive(Debug)]
@@ -56,7 +58,7 @@ struct Attempt {
 }
 
 /// The port of DNS.
-const DNS: u16 = 53;
+pub(super) const DNS: u16 = 53;
 
 /// What has been seen of the host's rules about names.
 #[derive(Debug, Default)]
@@ -79,8 +81,8 @@ pub(super) struct Engine {
     pub whereabouts: Whereabouts,
     /// Whether the host's rules have been looked at since we woke up, and whether they were others than before.
     rules: Rules,
-    /// Addresses that were returned to programs, by `filter_bit`.
-    returned_addresses: Vec<u8>,
+    /// Addresses that were returned to programs. The connector knows nothing of others.
+    pub returned_addresses: Arc<Addresses>,
     /// The one that queries and attempts go to; `None` on kernels that do not tell (before 5.14).
     pub network_namespace: Option<u64>,
 }
@@ -97,7 +99,7 @@ impl Engine {
             attempts: BTreeMap::new(),
             whereabouts: Whereabouts::new(&poll),
             rules: Rules::default(),
-            returned_addresses: vec![0; FILTER_BYTES],
+            returned_addresses: Arc::default(),
             network_namespace: netns::own_cookie().ok(),
             poll,
         };
@@ -148,6 +150,11 @@ impl Engine {
         Hands::feed(self, self.clock.now(), input);
     }
 
+    /// The same of what happened `at` that time.
+    pub fn feed_at(&mut self, at: Instant, input: Input) {
+        Hands::feed(self, at, input);
+    }
+
     /// `account` has no program any more.
     pub fn close_account(&mut self, account: u32) {
         self.connector.close_account(account);
@@ -175,7 +182,7 @@ impl Engine {
         if let Some((query, result)) = self.transport.event(&self.poll, |n| EXCHANGE | n, n) {
             if let LookupResult::Addresses(list, _) = &result {
                 // A program that asks over DNS gets the server's answer, whatever its result here.
-                list.iter().for_each(|addr| self.make_known(*addr));
+                list.iter().for_each(|addr| self.returned_addresses.add(*addr));
             }
             let index = self.names.servers().iter().position(|known| Some(*known) == server);
             if let Some(index) = index {
@@ -249,17 +256,6 @@ impl Engine {
         self.whereabouts.configured()
     }
 
-    /// Whether `addr` may have been returned to a program. If not, the connector knows nothing of it, and need not be asked.
-    pub fn may_know(&self, addr: IpAddr) -> bool {
-        let bit = filter_bit(addr);
-        self.returned_addresses[bit / 8] & (1 << (bit % 8)) != 0
-    }
-
-    fn make_known(&mut self, addr: IpAddr) {
-        let bit = filter_bit(addr);
-        self.returned_addresses[bit / 8] |= 1 << (bit % 8);
-    }
-
     fn begin(&mut self, AttemptId(n): AttemptId, to: SocketAddr, domain: Family) {
         let began = self.clock.now();
         let begun = tcp::begin(to, domain).and_then(|socket| {
@@ -318,7 +314,7 @@ impl Hands for Engine {
             }
             Output::Answer(request, resolved) => {
                 if let Resolved::Addresses(list) = &resolved {
-                    list.iter().for_each(|addr| self.make_known(*addr));
+                    list.iter().for_each(|addr| self.returned_addresses.add(*addr));
                 }
                 self.notices.push_back((request, Notice::Answer(resolved)));
             }

@@ -11,6 +11,7 @@ mod engine;
 mod keeper;
 mod preload;
 mod refusals;
+mod returned;
 mod run;
 mod seccomp;
 pub(crate) mod spare;
@@ -28,7 +29,6 @@ use headstart_core::time::{Duration, Instant};
 use keeper::Keeper;
 use refusals::Refusals;
 use run::Run;
-pub use seccomp::Outstanding;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -313,6 +313,9 @@ impl Host for Serving<'_> {
     fn woken(&mut self, tokens: &[u64]) -> io::Result<Option<Ended>> {
         let it = &mut *self.supervisor;
         it.engine.wake_up();
+        for run in it.runs.values_mut() {
+            run.seccomp.iter_mut().for_each(|calls| calls.catch_up(&mut it.engine));
+        }
         for token in tokens.iter().copied() {
             if let Some(ended) = it.ready(token) {
                 return Ok(Some(ended));

@@ -4,6 +4,8 @@
 //! and [`call_cost`] are programs of the lab that call the C library as a plain C program does, with all that they are to
 //! measure. Each unsafe block does one thing. Nothing in here decides what is done for a program under headstart.
 
+#[cfg(test)]
+pub(crate) mod absent;
 #[cfg(feature = "host")]
 pub mod bpf;
 pub mod call_cost;
@@ -14,7 +16,6 @@ pub mod fork;
 pub mod launch;
 pub mod lease;
 pub mod libc_client;
-pub mod memory;
 pub mod mountns;
 #[cfg(feature = "host")]
 pub mod netlink;

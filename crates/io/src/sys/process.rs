@@ -7,6 +7,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
@@ -17,6 +18,38 @@ pub fn read_memory(thread: i32, address: u64, bytes: &mut [u8]) -> io::Result<us
     // SAFETY: `local` is a live buffer of its length; the kernel checks `remote` against the other process.
     let got = unsafe { libc::process_vm_readv(thread, &raw const local, 1, &raw const remote, 1, 0) };
     usize::try_from(got).map_err(|_| io::Error::last_os_error())
+}
+
+/// Bytes of an entry of /proc/PID/pagemap, and the bit that says that the page is in memory (Documentation/admin-guide/mm/pagemap.rst).
+const ENTRY: usize = 8;
+const PRESENT: u64 = 1 << 63;
+/// Pages that a look asks for at most: what is read is shorter than one.
+const MOST_PAGES: usize = 2;
+
+/// Bytes of a page.
+pub(crate) fn page_size() -> usize {
+    // SAFETY: no pointers.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+/// Whether all pages from `address` on are in memory, of the process that `thread` belongs to.
+pub fn is_present(thread: i32, address: u64, length: usize) -> io::Result<bool> {
+    let page = page_size() as u64;
+    let (first, last) = (address / page, address.saturating_add(length.max(1) as u64 - 1) / page);
+    let mut entries = [0; ENTRY * MOST_PAGES];
+    let pages = usize::try_from(last - first).unwrap_or(usize::MAX).saturating_add(1);
+    let Some(entries) = pages.checked_mul(ENTRY).and_then(|bytes| entries.get_mut(..bytes)) else { return Ok(false) };
+    File::open(format!("/proc/{thread}/pagemap"))?.read_exact_at(entries, first * ENTRY as u64)?;
+    let present = |entry: &[u8]| entry.first_chunk().is_some_and(|entry| u64::from_ne_bytes(*entry) & PRESENT != 0);
+    Ok(entries.chunks(ENTRY).all(present))
+}
+
+/// Whether nothing but other work of the machine keeps `thread`, one of this process, from running (proc(5): state R).
+pub fn may_run(thread: i32) -> bool {
+    let stat = std::fs::read(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
+    // Behind the name, which is in brackets and may have some of its own.
+    let name_ends = stat.iter().rposition(|byte| *byte == b')');
+    name_ends.is_some_and(|end| stat[end..].starts_with(b") R"))
 }
 
 /// Makes `command` write "0" to a file before it is executed: with that a process joins the control group whose `cgroup.procs` it is.

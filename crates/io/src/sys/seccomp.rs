@@ -86,7 +86,7 @@ impl Trap {
 
     /// Sets the filter on this process, which is about to execute the program. If there is no filter to be had, it runs without,
     /// and the maker of the trap gets the error. Only system calls, on what was made before.
-    pub(super) fn spring(&self) -> io::Result<()> {
+    pub(crate) fn spring(&self) -> io::Result<()> {
         install(&self.program, self.theirs.as_raw_fd())
     }
 
@@ -403,7 +403,7 @@ impl Listener {
 
     /// Has the kernel wake the listener on the processor of the program that waits, and the program on that of the listener once it
     /// answers (Linux 6.6): one of them sleeps while the other works, and to wake another processor takes longer than both of
-    /// them do. Only for a listener whose calls one thread answers. Whether the kernel can do this.
+    /// them do. The listener must wait in poll(2): to wake an epoll set, the kernel chooses a processor. Whether it can do this.
     pub fn hand_over_in_place(&self) -> bool {
         /// SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP of linux/seccomp.h.
         const SYNC_WAKE_UP: libc::c_ulong = 1;

@@ -54,17 +54,14 @@ pub(super) struct Bound {
 
 impl Inbound {
     /// Makes the call, if it is one of these programs' and of UDP: what is to be opened.
-    pub(super) fn bind_for(&mut self, call: Notification) -> Option<Result<Vec<Wanted>, Errno>> {
+    pub(super) fn bind_for(&mut self, call: Notification, address: &[u8]) -> Option<Result<Vec<Wanted>, Errno>> {
         let socket = process::descriptor(call.thread, call.number).ok()?;
         if !self.is_of_the_internet(&socket) {
             return None;
         }
-        let (address, len) = call.address;
-        let mut bytes = [0; WHOLE_V6_LEN];
-        let len = len.min(WHOLE_V6_LEN);
-        let got = self.memory.read(call.thread, address, &mut bytes[..len]).ok()?;
+        let len = call.address.1.min(WHOLE_V6_LEN);
         // What was read of a thread is its own if it still waits.
-        let wanted = parse(&bytes[..got]).filter(|_| got == len && self.calls.waits(call.id))?;
+        let wanted = parse(address.get(..len)?).filter(|_| self.calls.listener().waits(call.id))?;
         self.have(wanted.ip().to_canonical());
         if !is_of_udp(&socket) {
             return None;
@@ -144,8 +141,7 @@ impl Inbound {
 
     /// The program that has bound a port goes on.
     pub(in crate::forward) fn go_on(&self, call: u64) {
-        // A caller that has gone needs no answer.
-        let _ = self.calls.answer(call, Ok(()));
+        self.calls.answer(call, Ok(()));
     }
 
     /// Forgets the ports that no program has bound any more, where these are: their names.

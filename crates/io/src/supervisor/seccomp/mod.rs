@@ -13,38 +13,35 @@ mod app_socket;
 mod event_sets;
 mod exchange;
 mod looks;
-mod outstanding;
 mod rescue;
+mod sieve;
 
 use super::Front;
 use super::engine::{Engine, Notice};
 use super::stub::{Call, Redirected, Stub};
 use super::token::{HEARD, HELD, of_run};
-use crate::sys::memory::Memory;
+use crate::calls::{Calls, Next, Received};
+use crate::poll::Interest;
 use crate::sys::process;
-use crate::sys::seccomp::{Kind, Listener, Notification};
+use crate::sys::seccomp::{Kind, Notification};
 use app_socket::{AppSocket, Fresh, Look, is_of_our_user, is_shut_down, look};
 use exchange::{exchange, install};
 use headstart_core::connect::{AppId, AttemptResult, Claim, Input, RequestId};
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::shim::{MAX_APP, Pass};
-use headstart_core::wire::sockaddr::{self, MAX_BYTES};
-use looks::Knowledge;
-pub use outstanding::Outstanding;
+use headstart_core::wire::sockaddr;
 use rescue::Rescues;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use std::collections::{BTreeMap, BTreeSet};
+use sieve::Known;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 /// How often a program that waits is looked at for signals, and for whether it still waits. A tenth of what people notice,
 /// and nothing beside a handshake; without a waiting program no look is taken.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-
-/// Numbers of descriptors remembered: what most programs may have open.
-const MAX_REDIRECTED: usize = 1024;
 
 /// A call that waits.
 #[derive(Debug)]
@@ -66,37 +63,31 @@ impl Held {
                 .is_ok_and(|now| inode(&now).is_some() && inode(&now) == inode(&self.socket.file))
     }
 
-    /// Lets the kernel make the call, if that is still the call that the program made. A caller that has gone needs no answer.
-    fn resume(&self, listener: &Listener) {
-        let _ = if self.is_in_place() {
-            listener.resume(self.call.id)
+    /// Lets the kernel make the call, if that is still the call that the program made.
+    fn resume(&self, calls: &Calls) {
+        if self.is_in_place() {
+            calls.resume(self.call.id);
         } else {
-            listener.answer(self.call.id, Err(Errno::BADF.raw_os_error()))
-        };
+            calls.answer(self.call.id, Err(Errno::BADF.raw_os_error()));
+        }
     }
 }
 
 /// The programs of one run, covered through their system calls.
 #[derive(Debug)]
 pub(super) struct Seccomp {
-    listener: Listener,
-    /// What programs of this run keep waiting for is no other run's affair.
-    memory: Memory,
-    outstanding: Outstanding,
+    calls: Calls,
+    /// What the thread that receives them knows.
+    known: Arc<Known>,
     /// Tells the watchdog, by its end, that calls are answered here no more.
-    _duty: OwnedFd,
+    duty: Option<OwnedFd>,
     run: u32,
     held: BTreeMap<u64, Held>,
     next_held: u32,
     look_at: Option<Instant>,
     fresh: Fresh,
-    connects: u64,
     over: bool,
-    /// Numbers of descriptors under which a program has been given a socket that leads to the stub. Any of them may be
-    /// turned elsewhere.
-    redirected: BTreeSet<RawFd>,
     rescues: Rescues,
-    knowledge: Knowledge,
     looks: event_sets::Looks,
 }
 
@@ -109,32 +100,27 @@ impl Seccomp {
         outstanding: OwnedFd,
         duty: OwnedFd,
     ) -> io::Result<Self> {
-        // Where poll(2) waits, the kernel wakes us on the program's own processor (see `hand_over_in_place`).
-        engine.poll.add_beside(&listener, HEARD | of_run(run))?;
-        let listener = Listener::from(listener);
-        listener.hand_over_in_place();
+        let known = Arc::new(Known::new(Arc::clone(&engine.returned_addresses), engine.clock));
+        let calls = Calls::new(listener.into(), outstanding.into(), known.clone())?;
+        engine.poll.add(&calls, HEARD | of_run(run), Interest::Read)?;
         Ok(Self {
-            listener,
-            memory: Memory::default(),
-            outstanding: outstanding.into(),
-            _duty: duty,
+            calls,
+            known,
+            duty: Some(duty),
             run,
             held: BTreeMap::new(),
             next_held: 0,
             look_at: None,
             fresh: Fresh::read(),
-            connects: 0,
             over: false,
-            redirected: BTreeSet::new(),
             rescues: Rescues::default(),
-            knowledge: Knowledge::default(),
             looks: event_sets::Looks::new(engine.clock.now()),
         })
     }
 
     /// The number of connects that were trapped so far.
     pub fn connects(&self) -> u64 {
-        self.connects
+        self.known.connects()
     }
 
     /// Whether the last process under the filter has ended.
@@ -151,25 +137,26 @@ impl Seccomp {
     pub fn timeout(&mut self, engine: &mut Engine) {
         let now = engine.clock.now();
         self.rescues.expire(engine, now);
+        self.known.set_rescuing(!self.rescues.is_empty());
         if self.look_at.is_none_or(|at| at > now) {
             return;
         }
         let mut ended = Vec::new();
         for (n, held) in &self.held {
             let id = held.call.id;
-            if !self.listener.waits(id) {
+            if !self.calls.listener().waits(id) {
                 ended.push((*n, None));
             } else if process::signal_waits(held.call.thread) {
-                held.resume(&self.listener);
+                held.resume(&self.calls);
                 ended.push((*n, Some(Pass::Signal)));
             } else if is_shut_down(&held.socket.file) {
                 // What the kernel says where another thread shuts down a socket that connects.
-                let _ = self.listener.answer(id, Err(Errno::CONNRESET.raw_os_error()));
+                self.calls.answer(id, Err(Errno::CONNRESET.raw_os_error()));
                 ended.push((*n, None));
             } else if held.until.is_some_and(|until| until <= now) {
                 // socket(7): SO_SNDTIMEO has run out; the connection goes on and EINPROGRESS says so.
                 let errno = held.socket.begin(held.to);
-                let _ = self.listener.answer(id, if errno == 0 { Ok(()) } else { Err(errno) });
+                self.calls.answer(id, if errno == 0 { Ok(()) } else { Err(errno) });
                 ended.push((*n, None));
             }
         }
@@ -183,40 +170,45 @@ impl Seccomp {
         self.look_at = (!self.held.is_empty()).then(|| engine.clock.now() + LOOK_EVERY);
     }
 
+    /// Counts what the kernel has made of the calls since, which nobody was woken for.
+    pub fn catch_up(&mut self, engine: &mut Engine) {
+        for (at, host) in self.known.passed() {
+            let request = RequestId(HELD | of_run(self.run));
+            engine.feed_at(at, Input::Passed(request, Some(host.to_string()), Pass::UnknownAddress));
+        }
+    }
+
     /// Something arrived, or the end.
     fn receive(&mut self, engine: &mut Engine, stub: &mut Stub) {
-        // To receive what is not there would wait for it.
-        match state(&self.listener) {
-            flags if flags.contains(PollFlags::IN) => {}
-            flags if flags.intersects(PollFlags::HUP | PollFlags::ERR) => {
-                engine.poll.remove_beside(HEARD | of_run(self.run));
+        let Received { call, address } = match self.calls.next() {
+            Next::Call(received) => received,
+            Next::Nothing => return,
+            Next::Over => {
+                engine.poll.remove(&self.calls);
                 self.over = true;
+                // If calls can only not be received any more, they are the watchdog's now.
+                self.duty = None;
                 return;
             }
-            _ => return,
-        }
-        let Ok(Some(call)) = self.listener.receive() else { return };
-        // Ids count up and may wrap around.
-        let oldest = self.held.values().map(|held| held.call.id).max_by_key(|id| call.id.wrapping_sub(*id));
-        self.outstanding.note(oldest.unwrap_or(call.id), call.id);
+        };
         if self.rescues.concern(&call) {
-            self.rescues.complete(engine, &self.listener, &call, &self.fresh);
+            self.rescues.complete(engine, self.calls.listener(), &call, &self.fresh);
+            self.known.set_rescuing(!self.rescues.is_empty());
         }
         if call.kind == Kind::Look {
-            self.knowledge.looks(call.thread);
+            self.known.looks(call.thread);
         }
         if matches!(call.kind, Kind::Look | Kind::Peer) {
-            // A caller that has gone needs no answer.
-            let _ = self.listener.resume(call.id);
-            return;
+            return self.calls.resume(call.id);
         }
-        self.connects += 1;
+        self.known.count_connect();
         let n = of_run(self.run) | u64::from(self.next_held);
         self.next_held = self.next_held.wrapping_add(1);
         let mut host = None;
-        if let Err(reason) = self.serve(engine, stub, n, call, &mut host) {
-            // A caller that has gone needs no answer.
-            let _ = self.listener.resume(call.id);
+        let served = address.map_err(|e| reason_of(&e));
+        let served = served.and_then(|address| self.serve(engine, stub, n, (call, &address), &mut host));
+        if let Err(reason) = served {
+            self.calls.resume(call.id);
             if let Some(reason) = reason {
                 let host = host.map(|addr: IpAddr| addr.to_string());
                 engine.feed(Input::Passed(RequestId(HELD | n), host, reason));
@@ -231,21 +223,19 @@ impl Seccomp {
         engine: &mut Engine,
         stub: &mut Stub,
         n: u64,
-        call: Notification,
+        (call, address): (Notification, &[u8]),
         host: &mut Option<IpAddr>,
     ) -> Result<(), Option<Pass>> {
-        let (number, (address, len)) = (call.number, call.address);
-        let mut bytes = [0u8; MAX_BYTES];
-        let bytes = bytes.get_mut(..len).ok_or(None)?;
-        let read = self.memory.read(call.thread, address, bytes).map_err(|e| reason_of(&e))?;
-        if is_undoing(&bytes[..read]) && self.redirected.contains(&number) {
+        let number = call.number;
+        let had_one_of_ours = self.known.is_redirected(number);
+        if sieve::is_undoing(address) && had_one_of_ours {
             return self.let_out(stub, &call);
         }
-        let to = sockaddr::destination(&bytes[..read]).ok_or(None)?;
+        let to = sockaddr::destination(address).ok_or(None)?;
         *host = Some(to.ip());
         let is_server = engine.is_dns_server(to);
-        let had_one_of_ours = self.redirected.contains(&number);
-        if call.kind == Kind::Connect && !is_server && !had_one_of_ours && !engine.may_know(to.ip()) {
+        if call.kind == Kind::Connect && !is_server && !had_one_of_ours && !engine.returned_addresses.may_have(to.ip())
+        {
             return Err(Some(Pass::UnknownAddress));
         }
         let mut file = process::descriptor(call.thread, number).map_err(|e| reason_of(&e))?;
@@ -263,12 +253,12 @@ impl Seccomp {
         if call.kind == Kind::Send {
             return Err(None);
         }
-        if !engine.may_know(to.ip()) {
+        if !engine.returned_addresses.may_have(to.ip()) {
             return Err(Some(Pass::UnknownAddress));
         }
         let Look::Tcp(socket) = look(file, &self.fresh).map_err(Some)? else { return Err(None) };
         // Refused by the kernel.
-        if !sockaddr::is_for(&bytes[..read], socket.domain) {
+        if !sockaddr::is_for(address, socket.domain) {
             return Err(None);
         }
         self.claim(engine, n, call, to, socket)
@@ -292,13 +282,13 @@ impl Seccomp {
         }
         let app = app_of(call.thread).ok_or(Some(Pass::OutOfReach))?;
         // All of this was read from the thread that has this number now: it is the caller, if the call still waits.
-        if !self.listener.waits(call.id) {
+        if !self.calls.listener().waits(call.id) {
             return Err(None);
         }
         let now = engine.clock.now();
         let nonblocking = socket.nonblocking();
         let (domain, accepts_mapped) = (socket.domain, socket.accepts_mapped);
-        let rescuable = nonblocking.then(|| self.knowledge.of(call.thread, &app));
+        let rescuable = nonblocking.then(|| self.known.of(call.thread, &app));
         let claim = Claim { app, to, domain, nonblocking, accepts_mapped, rescuable };
         let until = socket.patience.map(|patience| now + patience);
         self.held.insert(n, Held { call, socket, to, until });
@@ -314,7 +304,7 @@ impl Seccomp {
     fn let_out(&self, stub: &Stub, call: &Notification) -> Result<(), Option<Pass>> {
         let file = process::descriptor(call.thread, call.number).map_err(|e| reason_of(&e))?;
         if let Some(new) = stub.let_out(&file) {
-            install(&self.listener, call, file, &new).map_err(Some)?;
+            install(self.calls.listener(), call, file, &new).map_err(Some)?;
         }
         Err(None)
     }
@@ -323,7 +313,7 @@ impl Seccomp {
     /// kernel, should we be killed now.
     fn note_exchange(&self, call: &Notification, new: &OwnedFd, errno: i32) {
         let inode = rustix::fs::fstat(new).map_or(0, |stat| stat.st_ino);
-        self.outstanding.note_exchange(call, inode, errno);
+        self.calls.outstanding().note_exchange(call, inode, errno);
     }
 
     /// Lets the stub see to a call that turns the socket `file` to a DNS server, or away from one; the file if it is none of that.
@@ -343,23 +333,21 @@ impl Seccomp {
             return Err(Some(Pass::ManyDescriptors));
         }
         let app = app_of(call.thread).ok_or(Some(Pass::OutOfReach))?;
-        if !self.listener.waits(call.id) {
+        if !self.calls.listener().waits(call.id) {
             return Err(None);
         }
         let how = if call.kind == Kind::Send { Call::Send } else { Call::Connect };
         let redirected = stub.redirect(engine, (&app, self.run), to, file.as_fd(), how);
         let Some(redirected) = redirected else { return Ok(Some(file)) };
         if let Redirected::Exchange(new) = &redirected {
-            install(&self.listener, call, file, new).map_err(Some)?;
-            if self.redirected.len() < MAX_REDIRECTED {
-                self.redirected.insert(call.number);
-            }
+            install(self.calls.listener(), call, file, new).map_err(Some)?;
+            self.known.add_redirected(call.number);
         }
-        let _ = match how {
+        match how {
             // With the new socket under its descriptor.
-            Call::Send => self.listener.resume(call.id),
-            Call::Connect => self.listener.answer(call.id, Ok(())),
-        };
+            Call::Send => self.calls.resume(call.id),
+            Call::Connect => self.calls.answer(call.id, Ok(())),
+        }
         Ok(None)
     }
 }
@@ -371,6 +359,8 @@ impl Front for Seccomp {
 
     fn tell(&mut self, engine: &mut Engine, n: u64, told: Notice) {
         if let Notice::Rescue { to, stalled, by } = told {
+            // The program may look as soon as it has been woken.
+            self.known.set_rescuing(true);
             return self.rescues.begin(engine, RequestId(HELD | n), to, (stalled, by));
         }
         let Some(held) = self.held.remove(&n) else {
@@ -395,11 +385,11 @@ impl Front for Seccomp {
                 let errno = if connected { 0 } else { Errno::INPROGRESS.raw_os_error() };
                 let new = engine.hand_over(attempt, connected).ok_or(Pass::NothingReady);
                 let noted = new.inspect(|new| self.note_exchange(&call, new, errno));
-                match noted.and_then(|new| exchange(&self.listener, &call, socket, &self.fresh, &new)) {
+                match noted.and_then(|new| exchange(self.calls.listener(), &call, socket, &self.fresh, &new)) {
                     Ok(()) if connected => Ok(()),
                     Ok(()) => Err(errno),
                     Err(reason) => {
-                        let _ = self.listener.resume(call.id);
+                        self.calls.resume(call.id);
                         return engine.feed(Input::NotTaken {
                             request: RequestId(HELD | n),
                             to: to.ip(),
@@ -421,36 +411,20 @@ impl Front for Seccomp {
             }
             // The connector has counted it.
             Notice::Pass(_) | Notice::Answer(_) | Notice::Answered(_) | Notice::Rescue { .. } => {
-                return held.resume(&self.listener);
+                return held.resume(&self.calls);
             }
         };
-        // A caller that has gone needs no answer.
-        let _ = self.listener.answer(id, answer);
+        self.calls.answer(id, answer);
     }
 
     fn close(&mut self, engine: &mut Engine) {
         if !self.over {
-            engine.poll.remove_beside(HEARD | of_run(self.run));
+            engine.poll.remove(&self.calls);
         }
         for (n, held) in std::mem::take(&mut self.held) {
-            held.resume(&self.listener);
+            held.resume(&self.calls);
             engine.feed(Input::Abandon(RequestId(HELD | n)));
         }
-    }
-}
-
-/// Whether this is the address by which a connect is undone (connect(2)): AF_UNSPEC.
-fn is_undoing(address: &[u8]) -> bool {
-    address.first_chunk().is_some_and(|family| i32::from(u16::from_ne_bytes(*family)) == libc::AF_UNSPEC)
-}
-
-/// What there is to be had of a listener.
-fn state(listener: &Listener) -> PollFlags {
-    let mut ready = [PollFd::new(listener, PollFlags::IN)];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    match poll(&mut ready, Some(&now)) {
-        Ok(1) => ready[0].revents(),
-        _ => PollFlags::empty(),
     }
 }
 

@@ -75,6 +75,11 @@ impl Rescues {
         }
     }
 
+    /// Whether no program is waited for.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// When the first of them is given up.
     pub fn deadline(&self) -> Option<Instant> {
         self.0.values().map(|rescue| rescue.until).min()

@@ -65,7 +65,7 @@ impl Outstanding {
 
     /// Notes that the socket of inode `new` is being put under the number of `call`, a connect, whose answer is `errno` from then on:
     /// were the kernel to make it after all, it would say that this socket is connected already.
-    pub(super) fn note_exchange(&self, call: &Notification, new: u64, errno: i32) {
+    pub(crate) fn note_exchange(&self, call: &Notification, new: u64, errno: i32) {
         let words = [call.id, call.thread as u64, call.number as u64, new, errno as u64];
         let _ = self.file.write_all_at(&words.map(u64::to_ne_bytes).concat(), EXCHANGE_AT);
     }
