@@ -4,7 +4,8 @@
 //! The filter traps connect(2) of this machine's own system calls, and of those only the address lengths that internet
 //! addresses have, so that nearly all Unix sockets pass. Of sendto(2) it traps what looks as DNS questions of musl
 //! do, whose resolver never connects: MSG_NOSIGNAL and no other flag, an internet address, the length of a question. Of
-//! getsockopt(2) it traps SO_ERROR, and getpeername(2), by which programs that did not wait see what has become of their connect.
+//! getsockopt(2) it traps SO_ERROR, and getpeername(2), by which programs that did not wait see what has become of their connect; and
+//! epoll_create(2), for sockets in epoll sets cannot be exchanged as others are.
 //! Other calls, and programs of another word size, pass. A second filter traps listen(2) alone, and bind(2) of the same address lengths
 //! ([`Trap::of_serving`]).
 //! Out of its reach are connects of io_uring, which make no system call of their own, and set-user-ID programs, which lose
@@ -33,6 +34,13 @@ const LENGTHS: [u32; 5] = [16, 24, 28, 128, 2];
 const MIN_QUESTION: u32 = 19;
 /// The longest that is sent without EDNS: RFC 1035, section 4.2.1.
 const MAX_QUESTION: u32 = 512;
+
+/// The calls that make an epoll set.
+#[cfg(target_arch = "x86_64")]
+const EVENT_SETS: [u32; 2] = [libc::SYS_epoll_create as u32, libc::SYS_epoll_create1 as u32];
+/// The call that makes an epoll set.
+#[cfg(not(target_arch = "x86_64"))]
+const EVENT_SETS: [u32; 1] = [libc::SYS_epoll_create1 as u32];
 
 /// AUDIT_ARCH of linux/audit.h: the ELF machine, 64 bits, little endian.
 #[cfg(target_arch = "x86_64")]
@@ -224,6 +232,8 @@ fn filter() -> Vec<libc::sock_filter> {
     ]);
     // Nor sendto. The option is the third argument.
     let (level, option) = (length - size_of::<u64>(), length);
+    let count = EVENT_SETS.len() as u8;
+    program.extend((0..count).map(|i| op(EQUAL, 5 + count - i, 0, EVENT_SETS[usize::from(i)])));
     program.extend([
         op(EQUAL, 5, 0, libc::SYS_getpeername as u32),
         op(EQUAL, 0, 5, libc::SYS_getsockopt as u32),
@@ -342,6 +352,8 @@ pub enum Kind {
     Look,
     /// getpeername(2).
     Peer,
+    /// epoll_create(2), epoll_create1(2).
+    EventSet,
     /// listen(2).
     Listen {
         /// Connections that may wait to be accepted.
@@ -362,7 +374,7 @@ pub struct Notification {
     pub kind: Kind,
     /// The descriptor that it is about.
     pub number: RawFd,
-    /// Where the address is in the program's memory, and its length; none of [`Kind::Look`], [`Kind::Peer`] and
+    /// Where the address is in the program's memory, and its length; none of [`Kind::Look`], [`Kind::Peer`], [`Kind::EventSet`] and
     /// [`Kind::Listen`].
     pub address: (u64, usize),
 }
@@ -428,6 +440,7 @@ impl Listener {
             libc::SYS_sendto => (Kind::Send, args[4], args[5]),
             libc::SYS_getsockopt => (Kind::Look, 0, 0),
             libc::SYS_getpeername => (Kind::Peer, 0, 0),
+            nr if EVENT_SETS.iter().any(|made| i64::from(*made) == nr) => (Kind::EventSet, 0, 0),
             libc::SYS_listen => (Kind::Listen { backlog: args[1] as i32 }, 0, 0),
             libc::SYS_bind => (Kind::Bind, args[1], args[2]),
             _ => (Kind::Connect, args[1], args[2]),
@@ -549,6 +562,17 @@ mod tests {
         }
         for (arch, nr) in [(ARCH, libc::SYS_connect), (0x4000_0003, libc::SYS_listen), (0x4000_0003, libc::SYS_bind)] {
             assert_eq!(verdict(arch, nr, 16), libc::SECCOMP_RET_ALLOW, "{arch:x} {nr}");
+        }
+    }
+
+    #[test]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    fn epoll_sets_are_heard_of_when_they_are_made_and_not_when_they_are_used() {
+        for nr in EVENT_SETS {
+            assert_eq!(verdict(ARCH, nr, 0), libc::SECCOMP_RET_USER_NOTIF);
+        }
+        for nr in [libc::SYS_epoll_ctl, libc::SYS_epoll_pwait, libc::SYS_eventfd2] {
+            assert_eq!(verdict(ARCH, nr as u32, 0), libc::SECCOMP_RET_ALLOW);
         }
     }
 

@@ -25,7 +25,7 @@ use crate::poll::Interest;
 use crate::sys::process;
 use crate::sys::seccomp::{Kind, Notification};
 use app_socket::{AppSocket, Fresh, Look, is_of_our_user, is_shut_down, look};
-use exchange::{exchange, install};
+use exchange::Exchange;
 use headstart_core::connect::{AppId, AttemptResult, Claim, Input, RequestId};
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::shim::{MAX_APP, Pass};
@@ -192,7 +192,8 @@ impl Seccomp {
             }
         };
         if self.rescues.concern(&call) {
-            self.rescues.complete(engine, self.calls.listener(), &call, &self.fresh);
+            let hand = hand(engine, &self.calls, &self.known, &mut self.looks);
+            self.rescues.complete(engine, hand, &call, &self.fresh);
             self.known.set_rescuing(!self.rescues.is_empty());
         }
         if call.kind == Kind::Look {
@@ -229,7 +230,7 @@ impl Seccomp {
         let number = call.number;
         let had_one_of_ours = self.known.is_redirected(number);
         if sieve::is_undoing(address) && had_one_of_ours {
-            return self.let_out(stub, &call);
+            return self.let_out(engine, stub, &call);
         }
         let to = sockaddr::destination(address).ok_or(None)?;
         *host = Some(to.ip());
@@ -277,7 +278,7 @@ impl Seccomp {
             return Err(Some(Pass::SwitchedOff));
         }
         // Before a connection is opened that could not be handed over.
-        if !self.looks.may_look(engine.clock.now(), call.thread, call.number) {
+        if !self.may_exchange(engine, &call) {
             return Err(Some(Pass::ManyDescriptors));
         }
         let app = app_of(call.thread).ok_or(Some(Pass::OutOfReach))?;
@@ -300,11 +301,18 @@ impl Seccomp {
 }
 
 impl Seccomp {
+    /// Whether there is time to look for the epoll sets of the program that has made this call, if it may have any.
+    fn may_exchange(&mut self, engine: &Engine, call: &Notification) -> bool {
+        let now = engine.clock.now();
+        self.looks.has_none(now, call.thread, self.known.event_sets_made())
+            || self.looks.may_look(now, call.thread, call.number)
+    }
+
     /// Gives a program that undoes the connect of its socket one that leads elsewhere than to the stub; the kernel then makes the call.
-    fn let_out(&self, stub: &Stub, call: &Notification) -> Result<(), Option<Pass>> {
+    fn let_out(&mut self, engine: &Engine, stub: &Stub, call: &Notification) -> Result<(), Option<Pass>> {
         let file = process::descriptor(call.thread, call.number).map_err(|e| reason_of(&e))?;
         if let Some(new) = stub.let_out(&file) {
-            install(self.calls.listener(), call, file, &new).map_err(Some)?;
+            hand(engine, &self.calls, &self.known, &mut self.looks).install(call, file, &new).map_err(Some)?;
         }
         Err(None)
     }
@@ -329,7 +337,7 @@ impl Seccomp {
         }
         // What leads to the stub already has to be seen to.
         let is_new = engine.is_dns_server(to) && !stub.has_given(&file);
-        if is_new && !self.looks.may_look(engine.clock.now(), call.thread, call.number) {
+        if is_new && !self.may_exchange(engine, &call) {
             return Err(Some(Pass::ManyDescriptors));
         }
         let app = app_of(call.thread).ok_or(Some(Pass::OutOfReach))?;
@@ -340,7 +348,7 @@ impl Seccomp {
         let redirected = stub.redirect(engine, (&app, self.run), to, file.as_fd(), how);
         let Some(redirected) = redirected else { return Ok(Some(file)) };
         if let Redirected::Exchange(new) = &redirected {
-            install(self.calls.listener(), call, file, new).map_err(Some)?;
+            hand(engine, &self.calls, &self.known, &mut self.looks).install(call, file, new).map_err(Some)?;
             self.known.add_redirected(call.number);
         }
         match how {
@@ -385,7 +393,9 @@ impl Front for Seccomp {
                 let errno = if connected { 0 } else { Errno::INPROGRESS.raw_os_error() };
                 let new = engine.hand_over(attempt, connected).ok_or(Pass::NothingReady);
                 let noted = new.inspect(|new| self.note_exchange(&call, new, errno));
-                match noted.and_then(|new| exchange(self.calls.listener(), &call, socket, &self.fresh, &new)) {
+                match noted.and_then(|new| {
+                    hand(engine, &self.calls, &self.known, &mut self.looks).exchange(&call, socket, &self.fresh, &new)
+                }) {
                     Ok(()) if connected => Ok(()),
                     Ok(()) => Err(errno),
                     Err(reason) => {
@@ -426,6 +436,11 @@ impl Front for Seccomp {
             engine.feed(Input::Abandon(RequestId(HELD | n)));
         }
     }
+}
+
+/// What it takes to exchange a socket now.
+fn hand<'a>(engine: &Engine, calls: &'a Calls, known: &Known, looks: &'a mut event_sets::Looks) -> Exchange<'a> {
+    Exchange { listener: calls.listener(), looks, made: known.event_sets_made(), now: engine.clock.now() }
 }
 
 /// Why a process could not be looked into; nothing to be counted if it only passed what is not there.

@@ -6,10 +6,10 @@
 //! A program that does not look sees its attempt fail, and goes on as it does then.
 
 use super::app_socket::{Fresh, Look, look_again};
-use super::exchange::exchange;
+use super::exchange::Exchange;
 use crate::supervisor::engine::Engine;
 use crate::sys::process;
-use crate::sys::seccomp::{Kind, Listener, Notification};
+use crate::sys::seccomp::{Kind, Notification};
 use headstart_core::connect::{AttemptId, Input, RequestId};
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::shim::Pass;
@@ -62,12 +62,12 @@ impl Rescues {
     }
 
     /// Puts a connection in the place of the socket that `call` is about, if one is kept for it; the call still waits.
-    pub fn complete(&mut self, engine: &mut Engine, listener: &Listener, call: &Notification, fresh: &Fresh) {
+    pub fn complete(&mut self, engine: &mut Engine, hand: Exchange<'_>, call: &Notification, fresh: &Fresh) {
         let Ok(file) = process::descriptor(call.thread, call.number) else { return };
         let rescue = fstat(&file).ok().and_then(|stat| self.0.remove(&stat.st_ino));
         let Some(Rescue { request, to, connection, .. }) = rescue else { return };
         let exchanged = look_again(file, fresh).and_then(|look| match look {
-            Look::Tcp(socket) => exchange(listener, call, socket, fresh, &connection),
+            Look::Tcp(socket) => hand.exchange(call, socket, fresh, &connection),
             Look::Other => Err(Pass::NotNew),
         });
         if let Err(reason) = exchanged {

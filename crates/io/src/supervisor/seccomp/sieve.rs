@@ -28,6 +28,7 @@ pub(super) struct Known {
     /// A program's attempt has stalled, and its next call is waited for.
     rescuing: AtomicBool,
     connects: AtomicU64,
+    event_sets_made: AtomicU64,
     inner: Mutex<Inner>,
 }
 
@@ -43,8 +44,8 @@ struct Inner {
 impl Known {
     /// Nothing yet, but which addresses were `returned` to programs.
     pub fn new(returned: Arc<Addresses>, clock: Clock) -> Self {
-        let (rescuing, connects, inner) = Default::default();
-        Self { returned, clock, rescuing, connects, inner }
+        let (rescuing, connects, event_sets_made, inner) = Default::default();
+        Self { returned, clock, rescuing, connects, event_sets_made, inner }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -64,6 +65,11 @@ impl Known {
     /// Connects that were trapped so far.
     pub fn connects(&self) -> u64 {
         self.connects.load(Ordering::Relaxed)
+    }
+
+    /// How many epoll sets programs have made so far.
+    pub fn event_sets_made(&self) -> u64 {
+        self.event_sets_made.load(Ordering::Acquire)
     }
 
     /// A program has a socket that leads to the stub under this number.
@@ -111,6 +117,10 @@ impl Known {
 
 impl Sieve for Known {
     fn lets_go(&self, call: &Notification, address: &[u8]) -> bool {
+        if call.kind == Kind::EventSet {
+            self.event_sets_made.fetch_add(1, Ordering::Release);
+            return true;
+        }
         if call.kind == Kind::Send || self.rescuing.load(Ordering::Acquire) {
             return false;
         }
@@ -177,6 +187,14 @@ mod tests {
         assert!(known.lets_go(&call(Kind::Connect, 6), &v4(ELSEWHERE, 80)));
         assert!(!known.lets_go(&call(Kind::Connect, 6), &v4(ELSEWHERE, 53)));
         assert!(!known.lets_go(&call(Kind::Send, 6), &v4(ELSEWHERE, 80)));
+    }
+
+    #[test]
+    fn epoll_sets_that_are_made_are_counted() {
+        let known = known();
+        known.set_rescuing(true);
+        assert!(known.lets_go(&call(Kind::EventSet, 0), &[]));
+        assert_eq!((known.event_sets_made(), known.connects()), (1, 0));
     }
 
     #[test]

@@ -359,10 +359,11 @@ say(*connect(t))
 }
 
 #[test]
-fn a_program_with_many_descriptors_connects_by_itself_and_no_other_connection_is_opened() {
+fn a_program_with_epoll_sets_and_many_descriptors_connects_by_itself_and_no_other_connection_is_opened() {
     let Some(visit) = Visit::new() else { return };
     let outcome = visit.of(r#"
 import resource
+made = select.epoll()
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 few, low = tcp(), tcp()
