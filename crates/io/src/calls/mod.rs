@@ -145,6 +145,12 @@ impl Calls {
         &self.shared.outstanding
     }
 
+    /// How many calls were handed on and not answered.
+    #[cfg(test)]
+    pub fn unanswered(&self) -> usize {
+        self.shared.state().unanswered.len()
+    }
+
     /// As [`Listener::resume`]; a caller that has gone needs no answer.
     pub fn resume(&self, id: u64) {
         let _ = self.shared.listener.resume(id);

@@ -145,6 +145,8 @@ impl Seccomp {
         for (n, held) in &self.held {
             let id = held.call.id;
             if !self.calls.listener().waits(id) {
+                // Its caller has gone.
+                self.calls.resume(id);
                 ended.push((*n, None));
             } else if process::signal_waits(held.call.thread) {
                 held.resume(&self.calls);
@@ -369,7 +371,8 @@ impl Front for Seccomp {
         if let Notice::Rescue { to, stalled, by } = told {
             // The program may look as soon as it has been woken.
             self.known.set_rescuing(true);
-            return self.rescues.begin(engine, RequestId(HELD | n), to, (stalled, by));
+            self.rescues.begin(engine, RequestId(HELD | n), to, (stalled, by));
+            return self.known.set_rescuing(!self.rescues.is_empty());
         }
         let Some(held) = self.held.remove(&n) else {
             if let Notice::HandOver { attempt, connected } = told {

@@ -176,7 +176,8 @@ impl Visit {
         child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
         assert!(child.wait().unwrap().success(), "{said}");
         serving.stop(self.port());
-        let held = supervisor.runs[&RUN].seccomp.as_ref().unwrap().held.len();
+        let seccomp = supervisor.runs[&RUN].seccomp.as_ref().unwrap();
+        let held = seccomp.held.len() + seccomp.calls.unanswered();
         Outcome { said: said.trim().to_owned(), tally: supervisor.engine.connector.tally_of(RUN), held }
     }
 }
