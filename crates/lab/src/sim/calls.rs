@@ -7,6 +7,7 @@
 
 use super::channels::{Channels, Gone, Steering};
 use super::company::{CALL, Carried, FRAME, VOICE};
+use super::driver::Driven;
 use super::packet::{Body, Packet};
 use super::tcp::{DELAYED_ACK, Tcp};
 use headstart_core::time::{Duration, Instant};
@@ -92,12 +93,48 @@ impl Stream {
 const OPENING: [(usize, usize); 3] = [(0, 1_800), (1, 4_000), (0, 500)];
 
 struct Playing {
+    /// What is sent between these is measured.
+    from: Instant,
+    until: Instant,
     /// How much of [`OPENING`] was written.
     written: usize,
     channels: Channels,
     streams: [Stream; 2],
     /// The host's end of the download, and the other.
     download: Option<[Tcp; 2]>,
+    /// Since when the download has brought nothing, what it had brought by then, and the longest such time.
+    brought: (Instant, u64),
+    stall: Duration,
+}
+
+impl Driven for Playing {
+    fn deadline(&mut self) -> Option<Instant> {
+        let streams = self.streams.iter().map(|stream| stream.next).filter(|next| *next < self.until);
+        let ends = self.download.iter().flatten().filter_map(Tcp::deadline);
+        streams.chain(ends).chain(self.channels.poll_timeout()).min()
+    }
+
+    fn woken(&mut self, now: Instant) {
+        if self.downloaded() > self.brought.1 {
+            self.stands_until(now);
+        }
+        while let Some((at, way, packet)) = self.channels.poll(now) {
+            self.arrived(at, way, packet);
+        }
+        for n in 0..self.streams.len() {
+            for carried in self.streams[n].due(now, self.until) {
+                self.send(now, carried);
+            }
+        }
+        for end in 0..2 {
+            if let Some(download) = &mut self.download
+                && download[end].deadline().is_some_and(|at| at <= now)
+            {
+                download[end].timeout(now);
+                self.pump(now, end);
+            }
+        }
+    }
 }
 
 impl Playing {
@@ -151,10 +188,10 @@ impl Playing {
         self.pump(now, by);
     }
 
-    fn deadline(&self, until: Instant) -> Option<Instant> {
-        let streams = self.streams.iter().map(|stream| stream.next).filter(|next| *next < until);
-        let ends = self.download.iter().flatten().filter_map(Tcp::deadline);
-        streams.chain(ends).chain(self.channels.poll_timeout()).min()
+    /// The download has brought nothing until now.
+    fn stands_until(&mut self, now: Instant) {
+        self.stall = self.stall.max(now.since(self.brought.0));
+        self.brought = (now.max(self.from), self.downloaded());
     }
 
     fn downloaded(&self) -> u64 {
@@ -176,49 +213,22 @@ pub fn play(steering: &Steering, calls: Calls, seed: u64) -> Result<Talked, Pars
     // The connection is open already.
     let end = || Tcp::new(DELAYED_ACK, FIRST_RTT).with_segments(steering.segment() as usize);
     let download = calls.download.then(|| [end(), end()]);
-    let mut playing = Playing { written: 0, channels, streams, download };
     let from = Instant::ZERO + calls.before;
     let until = from + calls.measured;
-    // What the download has brought when it is measured first, and when it ends.
-    let (mut now, mut at_first, mut at_last) = (Instant::ZERO, None, None);
-    playing.speak(now);
-    let (mut brought_last, mut stall) = ((from, 0), Duration::ZERO);
-    while let Some(next) = playing.deadline(until).filter(|next| *next <= until + PATIENCE) {
-        now = now.max(next);
-        if playing.download.is_some() && (playing.downloaded() > brought_last.1 || now >= until) {
-            if now >= from {
-                stall = stall.max(now.min(until).since(brought_last.0));
-            }
-            brought_last = (now.max(from), playing.downloaded());
-        }
-        if now >= from && at_first.is_none() {
-            at_first = Some(playing.downloaded());
-        }
-        if now >= until && at_last.is_none() {
-            at_last = Some(playing.downloaded());
-            playing.download = None;
-        }
-        while let Some((at, way, packet)) = playing.channels.poll(now) {
-            playing.arrived(at, way, packet);
-        }
-        for n in 0..playing.streams.len() {
-            for carried in playing.streams[n].due(now, until) {
-                playing.send(now, carried);
-            }
-        }
-        for end in 0..2 {
-            if let Some(download) = &mut playing.download
-                && download[end].deadline().is_some_and(|at| at <= now)
-            {
-                download[end].timeout(now);
-                playing.pump(now, end);
-            }
-        }
+    let (brought, stall) = ((from, 0), Duration::ZERO);
+    let mut playing = Playing { from, until, written: 0, channels, streams, download, brought, stall };
+    playing.speak(Instant::ZERO);
+    playing.run(from, |_| false);
+    let before = playing.downloaded();
+    playing.run(until, |_| false);
+    let brought = playing.downloaded() - before;
+    if playing.download.take().is_some() {
+        playing.stands_until(until);
     }
-    let brought = at_last.unwrap_or_else(|| playing.downloaded()) - at_first.unwrap_or_default();
+    playing.run(until + PATIENCE, |_| false);
     let goodput = brought as f64 * 8.0 / calls.measured.as_secs_f64();
     let [call, game] = playing.streams.each_ref().map(|stream| stream.delays(from));
-    Ok(Talked { call, game, goodput, stall, bytes: playing.channels.bytes() })
+    Ok(Talked { call, game, goodput, stall: playing.stall, bytes: playing.channels.bytes() })
 }
 
 /// The round trip that the handshake of the download has measured. Ours; its own samples replace it at once.

@@ -5,6 +5,7 @@
 //! is in another's way. Connections are open, and nothing is lost, before the first message. What never happens here: a clock
 //! is read, or a way of sending learns what a real one could not.
 
+use super::driver::Driven;
 use super::talker::Talker;
 use super::tcp::{Segment, Stack, Tcp};
 use headstart_core::realtime::bundle::Thin;
@@ -160,7 +161,8 @@ pub fn play(
     luck: u64,
 ) -> anyhow::Result<StreamResult> {
     let mut stream = Stream::new(hops, stack, sending, load, seed, luck)?;
-    stream.run();
+    let end = stream.made(stream.total()) + PATIENCE;
+    stream.run(end, Stream::is_over);
     Ok(stream.finish())
 }
 
@@ -177,6 +179,27 @@ struct Stream<'a> {
     bytes: Vec<u8>,
 }
 
+impl Driven for Stream<'_> {
+    fn deadline(&mut self) -> Option<Instant> {
+        self.hops.iter().filter_map(Playing::deadline).chain(self.next_made()).min()
+    }
+
+    fn woken(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        if self.next_made().is_some_and(|at| at <= self.now) {
+            let number = self.next;
+            self.next += 1;
+            self.send(0, number);
+        }
+        for at in 0..self.hops.len() {
+            self.wake(at);
+            while let Some((_, direction, carried)) = self.hops[at].link.poll(self.now) {
+                self.arrive(at, direction, carried);
+            }
+        }
+    }
+}
+
 impl<'a> Stream<'a> {
     fn new(
         hops: &[Hop],
@@ -191,7 +214,7 @@ impl<'a> Stream<'a> {
         let begin = Instant::ZERO + start + load.interval.mul_f64(network.f64());
         let mut luck = fastrand::Rng::with_seed(luck);
         let playing = hops.iter().map(|hop| Playing::new(hop, stack, sending, load, &mut network, &mut luck));
-        Ok(Self {
+        let mut stream = Self {
             hops: playing.collect::<anyhow::Result<_>>()?,
             sending,
             load,
@@ -201,7 +224,9 @@ impl<'a> Stream<'a> {
             result: StreamResult::default(),
             now: Instant::ZERO,
             bytes: Vec::new(),
-        })
+        };
+        (0..stream.hops.len()).for_each(|at| stream.flush(at));
+        Ok(stream)
     }
 
     fn made(&self, number: u32) -> Instant {
@@ -212,31 +237,9 @@ impl<'a> Stream<'a> {
         self.load.before + self.load.messages
     }
 
-    fn run(&mut self) {
-        let end = self.made(self.total()) + PATIENCE;
-        for at in 0..self.hops.len() {
-            self.flush(at);
-        }
-        loop {
-            let message = (self.next < self.total()).then(|| self.made(self.next));
-            let next = self.hops.iter().filter_map(|hop| hop.deadline()).chain(message).min();
-            let Some(next) = next.filter(|next| *next <= end) else { return };
-            self.now = self.now.max(next);
-            if message.is_some_and(|at| at <= self.now) {
-                let number = self.next;
-                self.next += 1;
-                self.send(0, number);
-            }
-            for at in 0..self.hops.len() {
-                self.wake(at);
-                while let Some((_, direction, carried)) = self.hops[at].link.poll(self.now) {
-                    self.arrive(at, direction, carried);
-                }
-            }
-            if self.is_over() {
-                return;
-            }
-        }
+    /// When the next message is made.
+    fn next_made(&self) -> Option<Instant> {
+        (self.next < self.total()).then(|| self.made(self.next))
     }
 
     /// All messages are made, and nothing of them is on its way.

@@ -7,6 +7,7 @@
 //!
 //! [`Pace`]: headstart_core::forward::pace::Pace
 
+use super::driver::Driven;
 use headstart_core::forward::pace::Sleeper;
 use headstart_core::forward::profile::Entry;
 use headstart_core::forward::{FlowId, Forwarder, HEADROOM, Input, Output, Piece, Settings};
@@ -95,6 +96,39 @@ pub struct Tunnel {
     far: Vec<Instant>,
     /// The peer answers with as much as it gets.
     answers: bool,
+}
+
+impl Driven for Tunnel {
+    fn deadline(&mut self) -> Option<Instant> {
+        let sleeps = self.between.as_ref().map(|between| {
+            let peers = between.peers.until().filter(|_| between.flow.is_some());
+            [between.programs.until(), peers, between.forwarder.poll_timeout().map(|deadline| deadline.at)]
+        });
+        let link = self.link.poll_timeout().map(|deadline| deadline.at);
+        sleeps.into_iter().flatten().flatten().chain(link).min()
+    }
+
+    fn woken(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        while let Some((_, way, what)) = self.link.poll(self.now) {
+            match way {
+                Way::Up => self.arrived(what),
+                Way::Down => self.came_back(what),
+            }
+        }
+        let due = |sleeper: &Sleeper| sleeper.until().is_some_and(|until| until <= self.now);
+        let (programs, peers) = self.between.as_ref().map_or((false, false), |b| (due(&b.programs), due(&b.peers)));
+        if programs {
+            self.read_program();
+        }
+        if peers {
+            self.read_peer();
+        }
+        if let Some(between) = &mut self.between {
+            between.forwarder.wake(self.now);
+        }
+        self.carry_out();
+    }
 }
 
 impl Tunnel {
@@ -296,46 +330,6 @@ impl Tunnel {
     fn send(&mut self, what: Carried) {
         // The links that are measured over have no end of room.
         let _ = self.link.push(self.now, Way::Up, what);
-    }
-
-    /// Time passes until `until`, or `done`.
-    fn run(&mut self, until: Instant, done: impl Fn(&Self) -> bool) {
-        while !done(self) {
-            let sleeps = self.between.as_ref().map(|between| {
-                let peers = between.peers.until().filter(|_| between.flow.is_some());
-                [between.programs.until(), peers, between.forwarder.poll_timeout().map(|deadline| deadline.at)]
-            });
-            let link = self.link.poll_timeout().map(|deadline| deadline.at);
-            let next = sleeps.into_iter().flatten().flatten().chain(link).min().filter(|at| *at <= until);
-            let Some(at) = next else {
-                self.now = until;
-                return;
-            };
-            self.now = self.now.max(at);
-            self.due();
-        }
-    }
-
-    /// Does what is due.
-    fn due(&mut self) {
-        while let Some((_, way, what)) = self.link.poll(self.now) {
-            match way {
-                Way::Up => self.arrived(what),
-                Way::Down => self.came_back(what),
-            }
-        }
-        let due = |sleeper: &Sleeper| sleeper.until().is_some_and(|until| until <= self.now);
-        let (programs, peers) = self.between.as_ref().map_or((false, false), |b| (due(&b.programs), due(&b.peers)));
-        if programs {
-            self.read_program();
-        }
-        if peers {
-            self.read_peer();
-        }
-        if let Some(between) = &mut self.between {
-            between.forwarder.wake(self.now);
-        }
-        self.carry_out();
     }
 
     /// Something has reached the peer.

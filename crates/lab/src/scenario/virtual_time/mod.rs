@@ -7,6 +7,7 @@ mod tcp;
 
 use super::routes::{End, Routes, owner};
 use super::{Measured, Scenario, Traffic};
+use crate::sim::Driven;
 use crate::sim::tcp::{BBR, MODERN, Segment, Stack};
 use headstart_core::path::Family;
 use headstart_core::time::Instant;
@@ -92,7 +93,7 @@ pub fn play(scenario: &Scenario) -> Result<Played, String> {
     };
     let actors = scenario.flows.iter().map(actor).collect::<Result<_, _>>()?;
     let mut engine = Engine { scenario, routes, links, ends, actors };
-    engine.run();
+    engine.run(Instant::ZERO + scenario.limit, |engine| engine.actors.iter().all(|actor| actor.done()));
     Ok(Played {
         flows: engine.actors.iter().map(|actor| actor.measured()).collect(),
         links: engine.links.iter().map(|link| Way::BOTH.map(|way| link.counters(way))).collect(),
@@ -110,34 +111,30 @@ fn stack(congestion: Option<&str>) -> Result<Stack, String> {
     }
 }
 
-impl Engine<'_> {
-    fn run(&mut self) {
-        let limit = Instant::ZERO + self.scenario.limit;
-        while let Some(now) = self.next().filter(|now| *now <= limit) {
-            for wire in 0..self.links.len() {
-                while let Some((at, way, parcel)) = self.links[wire].poll(now) {
-                    let node = self.scenario.wires[wire].ends[1 - way.index()];
-                    self.arrive(at, node, parcel);
-                }
-            }
-            for flow in 0..self.actors.len() {
-                if self.actors[flow].poll_timeout().is_some_and(|at| at <= now) {
-                    let mut out = Vec::new();
-                    self.actors[flow].poll(now, &mut out);
-                    self.send(now, flow, out);
-                }
-            }
-            if self.actors.iter().all(|actor| actor.done()) {
-                return;
-            }
-        }
-    }
-
-    fn next(&self) -> Option<Instant> {
+impl Driven for Engine<'_> {
+    fn deadline(&mut self) -> Option<Instant> {
         let links = self.links.iter().filter_map(|link| Some(link.poll_timeout()?.at));
         links.chain(self.actors.iter().filter_map(|actor| actor.poll_timeout())).min()
     }
 
+    fn woken(&mut self, now: Instant) {
+        for wire in 0..self.links.len() {
+            while let Some((at, way, parcel)) = self.links[wire].poll(now) {
+                let node = self.scenario.wires[wire].ends[1 - way.index()];
+                self.arrive(at, node, parcel);
+            }
+        }
+        for flow in 0..self.actors.len() {
+            if self.actors[flow].poll_timeout().is_some_and(|at| at <= now) {
+                let mut out = Vec::new();
+                self.actors[flow].poll(now, &mut out);
+                self.send(now, flow, out);
+            }
+        }
+    }
+}
+
+impl Engine<'_> {
     fn family(&self, flow: usize) -> Family {
         self.scenario.flows[flow].family
     }

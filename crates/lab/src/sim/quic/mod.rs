@@ -10,6 +10,7 @@ mod tls;
 pub use host::{Ended, transport};
 pub use tls::{Identity, NAME};
 
+use super::Driven;
 use super::tcp::{self, Segment, Tcp};
 use headstart_core::time::{Duration, Instant};
 use headstart_link::loss::GilbertElliott;
@@ -127,6 +128,25 @@ struct Flow {
     received: u64,
 }
 
+impl Flow {
+    fn deadline(&self) -> Option<Instant> {
+        let begins = (!self.begun).then_some(self.begins);
+        [begins, self.from.deadline(), self.to.deadline()].into_iter().flatten().min()
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        if !self.begun && self.begins <= now {
+            self.begun = true;
+            self.from.write_for_ever();
+        }
+        for end in [&mut self.from, &mut self.to] {
+            if end.deadline().is_some_and(|at| at <= now) {
+                end.timeout(now);
+            }
+        }
+    }
+}
+
 /// A server, a client, a link each way. See the module.
 pub struct Stage {
     network: Network<Cargo>,
@@ -150,6 +170,30 @@ struct Mark {
     at: Instant,
     /// What had been dropped and received by then, once it is over.
     counted: Option<(u64, u64)>,
+}
+
+impl Driven for Stage {
+    fn deadline(&mut self) -> Option<Instant> {
+        let mark = self.mark.filter(|mark| mark.counted.is_none()).map(|mark| mark.at);
+        let own = [mark, self.network.poll_timeout().map(|d| d.at), self.server.deadline(), self.client.deadline()];
+        own.into_iter().flatten().chain(self.flows.iter().filter_map(Flow::deadline)).min()
+    }
+
+    fn woken(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        // What happens at this very moment comes after it.
+        if let Some(mark) = self.mark.filter(|mark| mark.counted.is_none() && mark.at <= self.now) {
+            self.mark = Some(Mark { counted: Some(self.counted()), ..mark });
+        }
+        while let Some((_, node, cargo)) = self.network.poll(self.now) {
+            self.arrived(node, cargo);
+            self.flush();
+        }
+        self.server.timeout(self.now);
+        self.client.timeout(self.now);
+        self.flows.iter_mut().for_each(|flow| flow.handle_timeout(self.now));
+        self.flush();
+    }
 }
 
 impl Stage {
@@ -298,17 +342,13 @@ impl Stage {
             ids.push(self.client.connect(self.now, config, self.addresses[0])?);
         }
         self.flush();
-        while self.now < end && !ids.iter().all(|id| self.client.done(*id).is_some()) {
-            self.step(end);
-        }
+        self.run(end, |stage| ids.iter().all(|id| stage.client.done(*id).is_some()));
         let took: Vec<_> = ids.iter().map(|id| self.client.done(*id).map(|done| done - began)).collect();
         ids.iter().for_each(|id| self.client.close(self.now, *id));
         self.flush();
         // A second at most: what closes a connection may be lost.
         let end = self.now + Duration::from_secs(1);
-        while self.now < end && self.server.open() > 0 {
-            self.step(end);
-        }
+        self.run(end, |stage| stage.server.open() == 0);
         self.server.forget();
         let mut ended = self.server.ended.iter().copied();
         Ok(took.into_iter().map(|took| Fetched { took, server: ended.next().unwrap_or_default() }).collect())
@@ -316,63 +356,27 @@ impl Stage {
 
     /// Lets time pass until `at`.
     pub fn run_until(&mut self, at: Instant) {
-        while self.now < at {
-            self.step(at);
-        }
+        self.run(at, |_| false);
     }
 
-    /// The next thing that happens, or `end` if nothing does until then.
-    fn step(&mut self, end: Instant) {
-        let begins = |flow: &Flow| (!flow.begun).then_some(flow.begins);
-        let mut next = [self.network.poll_timeout().map(|d| d.at), self.server.deadline(), self.client.deadline()]
-            .into_iter()
-            .flatten()
-            .min();
-        for flow in &self.flows {
-            next = [next, begins(flow), flow.from.deadline(), flow.to.deadline()].into_iter().flatten().min();
-        }
-        let at = next.filter(|at| *at <= end);
-        if let Some(mark) = self.mark.filter(|mark| mark.counted.is_none() && mark.at <= at.unwrap_or(end)) {
-            self.mark = Some(Mark { counted: Some(self.counted()), ..mark });
-        }
-        let Some(at) = at else {
-            self.now = end;
-            return;
-        };
-        self.now = self.now.max(at);
-        while let Some((_, node, cargo)) = self.network.poll(self.now) {
-            let at_client = node == self.nodes[1];
-            match cargo {
-                Cargo::Quic(bytes) if at_client => self.client.receive(self.now, self.addresses[0], &bytes),
-                Cargo::Quic(bytes) => self.server.receive(self.now, self.addresses[1], &bytes),
-                Cargo::Tcp(id, segment) => {
-                    let Some(flow) = self.flows.get_mut(id) else { continue };
-                    if at_client {
-                        flow.received += segment.len as u64;
-                        flow.to.receive(self.now, &segment);
-                        // What a bulk flow brings is not read.
-                        flow.to.read();
-                    } else {
-                        flow.from.receive(self.now, &segment);
-                    }
-                }
-            }
-            self.flush();
-        }
-        self.server.timeout(self.now);
-        self.client.timeout(self.now);
-        for flow in &mut self.flows {
-            if !flow.begun && flow.begins <= self.now {
-                flow.begun = true;
-                flow.from.write_for_ever();
-            }
-            for end in [&mut flow.from, &mut flow.to] {
-                if end.deadline().is_some_and(|at| at <= self.now) {
-                    end.timeout(self.now);
+    /// Something has come to the client or to the server.
+    fn arrived(&mut self, node: NodeId, cargo: Cargo) {
+        let at_client = node == self.nodes[1];
+        match cargo {
+            Cargo::Quic(bytes) if at_client => self.client.receive(self.now, self.addresses[0], &bytes),
+            Cargo::Quic(bytes) => self.server.receive(self.now, self.addresses[1], &bytes),
+            Cargo::Tcp(id, segment) => {
+                let Some(flow) = self.flows.get_mut(id) else { return };
+                if at_client {
+                    flow.received += segment.len as u64;
+                    flow.to.receive(self.now, &segment);
+                    // What a bulk flow brings is not read.
+                    flow.to.read();
+                } else {
+                    flow.from.receive(self.now, &segment);
                 }
             }
         }
-        self.flush();
     }
 
     /// Everything that the hosts have to say goes onto the links.
