@@ -1,25 +1,18 @@
 //! A host with apps that are launched again and again: many names at once, each looked up and connected to when the app
 //! wants it, whether the last is done or not. Below it the very `Connector` that the supervisor runs.
 //!
-//! Each connection is wanted as any program wants one: getaddrinfo, then a blocking connect to the first address of the
-//! list, on failure to the next. What is not modelled is what is not in [`super`]; servers close no connection here.
+//! Each connection is wanted as any program wants one ([`super::dial`]). What is not modelled is what is not in [`super`]; servers close
+//! no connection here.
 
 use super::behind::Behind;
-use super::stack::{Event, Stack, Traffic};
-use crate::world::{Site, World};
-use headstart_core::connect::{self, Claim, Connector, Input, Output, RequestId, Resolve, Resolved, Tally, Want};
-use headstart_core::connect::{AttemptId, AttemptResult, QueryId};
+use super::dial::{self, Call, Dialler};
+use super::driver::Driven;
+use super::stack::{Stack, Traffic};
+use crate::world::World;
+use headstart_core::connect::{self, Output, Tally};
 use headstart_core::machine::Machine;
-use headstart_core::path::{Family, NetworkId};
 use headstart_core::time::{Duration, Instant};
 use headstart_link::ParseError;
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
-
-/// The port that is connected to.
-const PORT: u16 = 443;
-/// Sockets of the app's own, apart from those that the connector numbers.
-const OWN_SOCKETS: u64 = 1 << 63;
 
 /// A connection that an app wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,62 +49,58 @@ pub struct Launch {
     pub tally: Tally,
 }
 
-enum Stage {
-    Resolving,
-    Resolved { left: VecDeque<IpAddr> },
-    Connecting { to: IpAddr, left: VecDeque<IpAddr> },
-    Alone { socket: u64, left: VecDeque<IpAddr> },
-}
-
-struct Pending {
-    wish: usize,
-    site: usize,
-    began: Instant,
-    asked_to_connect: Instant,
-    first_attempt: Option<Instant>,
-    answered: Option<Instant>,
-    stage: Stage,
-}
-
 /// The host. See the module.
 pub struct AppHost {
     stack: Stack,
-    sites: Vec<Site>,
-    connector: Connector,
+    dialler: Dialler,
     /// What is between its programs and the network, on a phone.
     engine: Option<Behind>,
-    app: connect::AppId,
-    account: u32,
-    next_request: u64,
-    next_own: u64,
-    began: HashMap<u64, Instant>,
-    pending: BTreeMap<RequestId, Pending>,
+    /// Of the launch that goes on: what has become of each wish, and when queries were sent.
+    granted: Vec<Option<Granted>>,
     queries: Vec<Instant>,
     /// Of the networks before this one.
     before: Traffic,
-    wakeups: u64,
+}
+
+impl Driven for AppHost {
+    fn deadline(&mut self) -> Option<Instant> {
+        let engine = self.engine.as_ref().and_then(|engine| engine.deadline(self.stack.now()));
+        let connector = self.dialler.poll_timeout().map(|d| d.at);
+        [self.stack.deadline(), engine, connector].into_iter().flatten().min()
+    }
+
+    /// One event of the network, or what else is due.
+    fn woken(&mut self, now: Instant) {
+        let ended = self.engine.as_mut().and_then(Behind::ended);
+        let event = ended.or_else(|| self.stack.step(now));
+        let (now, has_event) = (self.stack.now(), event.is_some());
+        let event = match &mut self.engine {
+            Some(engine) => event.and_then(|event| engine.hears(&mut self.stack, event)),
+            None => event,
+        };
+        if let Some(event) = event {
+            self.dialler.handle_input(now, event);
+        }
+        if !has_event {
+            if let Some(engine) = &mut self.engine {
+                engine.timeout(&mut self.stack);
+            }
+            self.dialler.handle_timeout(now);
+        }
+        self.carry_out();
+    }
 }
 
 impl AppHost {
     /// A host on which no app was ever launched.
     pub fn new(world: &World, settings: connect::Settings) -> Result<Self, ParseError> {
-        let servers = u32::try_from(world.resolvers.len()).unwrap_or(u32::MAX);
-        let mut connector = Connector::new(settings);
-        connector.handle_input(Instant::ZERO, Input::Servers(servers));
         Ok(Self {
             stack: Stack::new(world)?,
-            sites: world.sites.clone(),
-            connector,
+            dialler: Dialler::new(world, settings, ""),
             engine: None,
-            app: "".into(),
-            account: 0,
-            next_request: 0,
-            next_own: OWN_SOCKETS,
-            began: HashMap::new(),
-            pending: BTreeMap::new(),
+            granted: Vec::new(),
             queries: Vec::new(),
             before: Traffic::default(),
-            wakeups: 0,
         })
     }
 
@@ -125,12 +114,11 @@ impl AppHost {
     pub fn move_to(&mut self, place: u8, world: &World) -> Result<(), ParseError> {
         self.before = self.traffic();
         self.stack = Stack::new(world)?.starting(self.stack.now());
-        self.sites.clone_from(&world.sites);
-        let here = || Input::Network { id: NetworkId(place.into()), v4: true, v6: true, v4_first: false };
         if let Some(engine) = &mut self.engine {
-            engine.moved(&mut self.stack, here());
+            engine.moved(&mut self.stack, dial::network(place));
         }
-        self.input(here(), &mut []);
+        self.dialler.moved(self.stack.now(), world, place);
+        self.carry_out();
         Ok(())
     }
 
@@ -141,12 +129,12 @@ impl AppHost {
 
     /// Connections that connectors have opened, and that no app has got.
     pub fn unused(&self) -> u64 {
-        self.connector.tally().unused + self.engine.as_ref().map_or(0, Behind::unused)
+        self.tally().unused + self.engine.as_ref().map_or(0, Behind::unused)
     }
 
     /// Times that connectors woke up by themselves, calls and answers apart.
     pub fn wakeups(&self) -> u64 {
-        self.wakeups + self.engine.as_ref().map_or(0, |engine| engine.wakeups)
+        self.dialler.wakeups + self.engine.as_ref().map_or(0, |engine| engine.wakeups)
     }
 
     /// Launches this app, grants its wishes (in order of time), and ends it `stays` after its launch.
@@ -155,224 +143,65 @@ impl AppHost {
     ///
     /// If a wish is for a site that the world does not have.
     pub fn launch(&mut self, app: &str, wishes: &[Wish], stays: Duration) -> Launch {
-        self.app = app.into();
-        let (began, before) = (self.stack.now(), self.connector.tally());
-        self.account += 1;
+        let (began, before) = (self.stack.now(), self.tally());
         self.queries.clear();
         self.engine.iter_mut().for_each(|engine| engine.queries.clear());
-        let mut granted = vec![None; wishes.len()];
-        self.input(Input::Launched { account: self.account, app: self.app.clone() }, &mut granted);
+        self.granted = vec![None; wishes.len()];
+        self.dialler.launched(began, app);
+        self.carry_out();
         for (n, wish) in wishes.iter().enumerate() {
-            self.until(began + wish.at, &mut granted);
+            self.run(began + wish.at, |_| false);
             let now = self.stack.now();
-            let request = self.request();
-            let pending = Pending {
-                wish: n,
-                site: wish.site,
-                began: now,
-                asked_to_connect: now,
-                first_attempt: None,
-                answered: None,
-                stage: Stage::Resolving,
-            };
-            self.pending.insert(request, pending);
-            let name = self.sites[wish.site].name.clone();
-            let ask = Resolve { app: self.app.clone(), name, want: Want::Both, port: Some(PORT) };
-            self.input(Input::Resolve(request, ask), &mut granted);
+            self.dialler.dial(now, Call::new(now, n, wish.site));
+            self.carry_out();
         }
-        self.until(began + stays, &mut granted);
-        while !self.pending.is_empty() {
-            self.turn(Instant::FAR_FUTURE, &mut granted);
-        }
+        self.run(began + stays, |_| false);
+        self.run(Instant::FAR_FUTURE, |host| !host.dialler.is_busy());
+        assert!(!self.dialler.is_busy(), "nothing is to come, and yet somebody waits at {:?}", self.stack.now());
         let engines = self.engine.iter().flat_map(|engine| &engine.queries);
         let mut queries: Vec<_> = self.queries.iter().chain(engines).map(|at| *at - began).collect();
         queries.sort_unstable();
-        self.connector.close_account(self.account);
-        self.carry_out(&mut []);
-        let tally = self.connector.tally().since(&before);
-        Launch { granted: granted.into_iter().flatten().collect(), queries, tally }
+        self.dialler.ended(self.stack.now());
+        self.carry_out();
+        let tally = self.tally().since(&before);
+        Launch { granted: self.granted.drain(..).flatten().collect(), queries, tally }
     }
 
     /// No program does anything for this long.
     pub fn idle(&mut self, time: Duration) {
         let until = self.stack.now() + time;
-        self.until(until, &mut []);
+        self.run(until, |_| false);
     }
 
     /// The counters over all launches.
     pub fn tally(&self) -> Tally {
-        self.connector.tally()
+        self.dialler.connector.tally()
     }
 
-    fn request(&mut self) -> RequestId {
-        self.next_request += 1;
-        RequestId(u64::from(self.account) << 32 | self.next_request)
-    }
-
-    fn until(&mut self, until: Instant, granted: &mut [Option<Granted>]) {
-        while self.stack.now() < until {
-            self.turn(until, granted);
-        }
-    }
-
-    /// One event of the network or one deadline of the connector, at most until `until`.
-    fn turn(&mut self, until: Instant, granted: &mut [Option<Granted>]) {
-        let before = self.stack.now();
-        let own = self.connector.poll_timeout().map(|d| d.at.max(before));
-        let engines = self.engine.as_ref().and_then(Behind::deadline).map(|d| d.at.max(before));
-        let wake = own.into_iter().chain(engines).min().filter(|at| *at <= until);
-        let ended = self.engine.as_mut().and_then(Behind::ended);
-        let mut event = ended.or_else(|| self.stack.step(wake.unwrap_or(until)));
-        if let Some(engine) = &mut self.engine
-            && let Some(happened) = event.take()
-        {
-            event = engine.hears(&mut self.stack, happened);
-            if event.is_none() {
-                return;
+    fn carry_out(&mut self) {
+        let (stack, app) = (&mut self.stack, self.dialler.app().clone());
+        while let Some(output) = self.dialler.poll_output() {
+            match (&mut self.engine, output) {
+                (engine, Output::Query { id, name, record, server }) => {
+                    if !engine.as_mut().is_some_and(|engine| engine.asks(stack, id.0, &app, &name, record)) {
+                        self.queries.push(stack.now());
+                        stack.ask(id.0, &name, record, server as usize);
+                    }
+                }
+                (Some(engine), Output::Connect { id, to, .. }) => engine.connect(stack, &app, id.0, to),
+                (Some(engine), Output::Close(id)) => engine.close(stack, id.0),
+                (_, output) => stack.act(&output),
             }
         }
         let now = self.stack.now();
-        match event {
-            Some(Event::Answer { query, result }) => self.input(Input::Lookup(QueryId(query), result), granted),
-            Some(Event::Connected { socket, .. }) if socket < OWN_SOCKETS => {
-                let took = self.began.get(&socket).map_or(Duration::ZERO, |at| now - *at);
-                let result = AttemptResult::Connected(took);
-                self.input(Input::Attempt(AttemptId(socket), result), granted);
-            }
-            Some(Event::Failed { socket, errno }) if socket < OWN_SOCKETS => {
-                self.input(Input::Attempt(AttemptId(socket), AttemptResult::Failed(errno)), granted);
-            }
-            // Nothing is said on these connections.
-            Some(Event::Segment(_) | Event::Company(_)) => {}
-            Some(Event::Connected { socket, .. } | Event::Failed { socket, .. }) => {
-                let connected = matches!(event, Some(Event::Connected { .. }));
-                let own = |p: &Pending| matches!(p.stage, Stage::Alone { socket: s, .. } if s == socket);
-                let request = self.pending.iter().find(|(_, p)| own(p)).map(|(r, _)| *r);
-                if let Some(request) = request {
-                    if connected { self.grant(request, true, granted) } else { self.next_address(request, granted) }
-                }
-                self.carry_out(granted);
-            }
-            None if wake.is_some_and(|at| now >= at) => {
-                if let Some(engine) = &mut self.engine {
-                    engine.timeout(&mut self.stack);
-                }
-                self.wakeups += u64::from(self.connector.wake(now).is_some());
-                self.carry_out(granted);
-            }
-            None => assert!(now > before || now >= until, "nothing is to come, and yet somebody waits at {now:?}"),
-        }
-    }
-
-    fn input(&mut self, input: Input, granted: &mut [Option<Granted>]) {
-        self.connector.handle_input(self.stack.now(), input);
-        self.carry_out(granted);
-    }
-
-    fn carry_out(&mut self, granted: &mut [Option<Granted>]) {
-        while let Some(output) = self.connector.poll_output() {
-            let now = self.stack.now();
-            match output {
-                Output::Query { id, name, record, server } => {
-                    if let Some(engine) = &mut self.engine
-                        && engine.asks(&mut self.stack, id.0, &self.app, &name, record)
-                    {
-                        continue;
-                    }
-                    self.queries.push(now);
-                    self.stack.ask(id.0, &name, record, server as usize);
-                }
-                Output::Forget(id) | Output::Late(id) => self.stack.forget(id.0),
-                Output::Connect { id, to, .. } => {
-                    self.began.insert(id.0, now);
-                    for pending in self.pending.values_mut().filter(|p| p.first_attempt.is_none()) {
-                        let site = &self.sites[pending.site];
-                        if site.v4.iter().chain(&site.v6).any(|h| h.addr == to.ip()) {
-                            pending.first_attempt = Some(now);
-                        }
-                    }
-                    self.begin(id.0, to);
-                }
-                Output::Close(id) => match &mut self.engine {
-                    Some(engine) => engine.close(&mut self.stack, id.0),
-                    None => self.stack.close(id.0),
-                },
-                Output::Answer(request, resolved) => {
-                    let Some(pending) = self.pending.get_mut(&request) else { continue };
-                    pending.answered = Some(now);
-                    pending.asked_to_connect = now;
-                    let Resolved::Addresses(list) = resolved else {
-                        self.grant(request, false, granted);
-                        continue;
-                    };
-                    pending.stage = Stage::Resolved { left: list.into() };
-                    self.next_address(request, granted);
-                }
-                Output::HandOver { request, connected: true, .. } => self.grant(request, true, granted),
-                Output::Fail(request, _) => self.next_address(request, granted),
-                Output::Pass(request, _) => self.connect_alone(request),
-                Output::HandOver { .. }
-                | Output::Answered(..)
-                | Output::Watch(_)
-                | Output::Begin { .. }
-                | Output::Rescue { .. } => {}
-            }
-        }
-    }
-
-    /// The app connects to the next address of its list. What the connector says to that is for the caller to carry out.
-    fn next_address(&mut self, request: RequestId, granted: &mut [Option<Granted>]) {
-        let Some(pending) = self.pending.get_mut(&request) else { return };
-        let (Stage::Resolved { left } | Stage::Connecting { left, .. } | Stage::Alone { left, .. }) =
-            &mut pending.stage
-        else {
-            return;
-        };
-        let mut left = std::mem::take(left);
-        let Some(to) = left.pop_front() else { return self.grant(request, false, granted) };
-        pending.stage = Stage::Connecting { to, left };
-        let domain = Family::of(to);
-        let claim = Claim {
-            app: self.app.clone(),
-            to: SocketAddr::new(to, PORT),
-            domain,
-            nonblocking: false,
-            accepts_mapped: domain == Family::V6,
-            rescuable: None,
-        };
-        self.connector.handle_input(self.stack.now(), Input::Claim(request, claim));
-    }
-
-    /// The call was left to the app: its own connect, to the address that it wanted.
-    fn connect_alone(&mut self, request: RequestId) {
-        let Some(pending) = self.pending.get_mut(&request) else { return };
-        let Stage::Connecting { to, left } = &mut pending.stage else { return };
-        self.next_own += 1;
-        let (socket, to, left) = (self.next_own, *to, std::mem::take(left));
-        pending.stage = Stage::Alone { socket, left };
-        self.begin(socket, SocketAddr::new(to, PORT));
-    }
-
-    /// A connection of this host begins, behind the engine if there is one.
-    fn begin(&mut self, socket: u64, to: SocketAddr) {
-        match &mut self.engine {
-            Some(engine) => engine.connect(&mut self.stack, &self.app, socket, to),
-            None => self.stack.connect(socket, to.ip()),
-        }
-    }
-
-    fn grant(&mut self, request: RequestId, connected: bool, granted: &mut [Option<Granted>]) {
-        let Some(pending) = self.pending.remove(&request) else { return };
-        let now = self.stack.now();
-        let answered = pending.answered.unwrap_or(now);
-        let had_address = pending.first_attempt.map_or(answered, |at| at.min(answered));
-        if let Some(slot) = granted.get_mut(pending.wish) {
-            *slot = Some(Granted {
-                lookup: had_address - pending.began,
+        while let Some(call) = self.dialler.done() {
+            let had_address = call.began + call.lookup();
+            self.granted[call.wish] = Some(Granted {
+                lookup: call.lookup(),
                 connect: now - had_address,
-                hit: answered == pending.began,
-                at_once: connected && now == pending.asked_to_connect,
-                connected,
+                hit: call.resolved == call.began,
+                at_once: call.connected.is_some() && now == call.resolved,
+                connected: call.connected.is_some(),
             });
         }
     }

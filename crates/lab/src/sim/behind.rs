@@ -11,7 +11,7 @@ use headstart_core::connect::{
     self, Ahead, AppId, AttemptId, AttemptResult, Claim, Connector, Input, LookupResult, Output, QueryId, RequestId,
     Starts,
 };
-use headstart_core::machine::{Deadline, Machine};
+use headstart_core::machine::Machine;
 use headstart_core::path::Family;
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::record::RecordType;
@@ -70,8 +70,10 @@ impl Behind {
         }
     }
 
-    pub fn deadline(&self) -> Option<Deadline> {
-        self.connector.poll_timeout()
+    /// When something of it is due: what apps notice, at once.
+    pub fn deadline(&self, now: Instant) -> Option<Instant> {
+        let waiting = self.ended.front().map(|_| now);
+        waiting.or(self.connector.poll_timeout().map(|deadline| deadline.at))
     }
 
     pub fn timeout(&mut self, stack: &mut Stack) {

@@ -13,6 +13,7 @@ mod behind;
 pub mod calls;
 mod channels;
 mod company;
+mod dial;
 mod driver;
 mod far_side;
 mod glibc;

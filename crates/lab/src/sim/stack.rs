@@ -8,10 +8,11 @@
 
 use super::channels::{Channels, Steering};
 use super::company::Carried;
+use super::driver::Driven;
 use super::far_side::FarSide;
 use super::packet::{Body, Packet, Says, Segment, Server};
 use crate::world::{Change, Event as WorldEvent, When, World};
-use headstart_core::connect::LookupResult;
+use headstart_core::connect::{LookupResult, Output};
 use headstart_core::path::Family;
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::record::RecordType;
@@ -171,6 +172,35 @@ pub(super) struct Stack {
     radio: Option<Instant>,
 }
 
+impl Driven for Stack {
+    fn deadline(&mut self) -> Option<Instant> {
+        if !self.noticed.is_empty() {
+            return Some(self.now);
+        }
+        let change = self.changes.keys().next().map(|key| key.0);
+        let answer = self.answers.keys().next().map(|key| key.0);
+        let timer = self.timers.keys().next().map(|key| key.0);
+        [change, answer, timer, self.access.poll_timeout()].into_iter().flatten().min()
+    }
+
+    fn woken(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        let now = self.now;
+        if let Some(change) = self.changes.first_entry().filter(|change| change.key().0 <= now) {
+            let event = change.remove();
+            self.change(event);
+        } else if let Some(answer) = self.answers.first_entry().filter(|answer| answer.key().0 <= now) {
+            let packet = answer.remove();
+            self.answered(packet);
+        } else if let Some(timer) = self.timers.first_entry().filter(|timer| timer.key().0 <= now) {
+            let socket = timer.remove();
+            self.timed_out(socket);
+        } else if let Some((at, way, packet)) = self.polled(now) {
+            self.arrived(at, way, packet);
+        }
+    }
+}
+
 impl Stack {
     pub fn new(world: &World) -> Result<Self, ParseError> {
         let link = parse_duplex(&world.link)?;
@@ -314,45 +344,30 @@ impl Stack {
         self.noticed.retain(|e| !about(e));
     }
 
+    /// Does what is asked of the network; the rest is for programs.
+    pub fn act(&mut self, output: &Output) {
+        match output {
+            Output::Query { id, name, record, server } => self.ask(id.0, name, *record, *server as usize),
+            Output::Forget(id) | Output::Late(id) => self.forget(id.0),
+            Output::Connect { id, to, .. } => self.connect(id.0, to.ip()),
+            Output::Close(id) => self.close(id.0),
+            _ => {}
+        }
+    }
+
     /// Lets time pass until something is noticed, at most until `until`.
     pub fn step(&mut self, until: Instant) -> Option<Event> {
-        loop {
-            if let Some(event) = self.noticed.pop_front() {
-                return Some(event);
-            }
-            let link = self.access.poll_timeout();
-            let answer = self.answers.keys().next().map(|key| key.0);
-            let timer = self.timers.keys().next().map(|key| key.0);
-            let change = self.changes.keys().next().map(|key| key.0);
-            let next = [link, answer, timer, change].into_iter().flatten().min().filter(|at| *at <= until);
-            let Some(at) = next else {
-                if until < Instant::FAR_FUTURE {
-                    self.now = self.now.max(until);
-                }
-                return None;
-            };
-            self.now = self.now.max(at);
-            if change == Some(at) {
-                if let Some((_, event)) = self.changes.pop_first() {
-                    self.change(event);
-                }
-            } else if answer == Some(at) {
-                if let Some((_, packet)) = self.answers.pop_first() {
-                    if let Body::Segment(segment) = packet.body
-                        && segment.up
-                    {
-                        self.noticed.push_back(Event::Segment(segment));
-                        continue;
-                    }
-                    self.is_on_air(at);
-                    self.access.send(at, Way::Down, packet);
-                }
-            } else if timer == Some(at) {
-                if let Some((_, socket)) = self.timers.pop_first() {
-                    self.timed_out(socket);
-                }
-            } else if let Some((at, way, packet)) = self.polled(at) {
-                self.arrived(at, way, packet);
+        self.run(until, |stack| !stack.noticed.is_empty());
+        self.noticed.pop_front()
+    }
+
+    /// An answer of the far side is at the gateway: it enters the link, or has its end here.
+    fn answered(&mut self, packet: Packet) {
+        match packet.body {
+            Body::Segment(segment) if segment.up => self.noticed.push_back(Event::Segment(segment)),
+            _ => {
+                self.is_on_air(self.now);
+                self.access.send(self.now, Way::Down, packet);
             }
         }
     }

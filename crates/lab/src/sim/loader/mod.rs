@@ -15,24 +15,25 @@
 mod chromium;
 mod connection;
 mod critical;
-mod dial;
 #[cfg(test)]
 mod tests;
 mod visit;
 
 use super::channels::{Channels, Steering};
 use super::company::{Company, Delays, Wanted};
+use super::dial::{Call, Dialler};
+use super::driver::Driven;
+use super::faster;
 use super::servers::Servers;
 use super::stack::{Event, Stack, Traffic};
 use super::transfer::SEGMENT;
 use crate::page::{Dependency, Page};
 use crate::world::World;
 pub use critical::Parts;
-use dial::Dialler;
 use headstart_core::connect::cache::Lifetime;
-use headstart_core::connect::{Ahead, race};
+use headstart_core::connect::{Ahead, Settings, race};
 use headstart_core::cwnd::start;
-use headstart_core::path::NetworkId;
+use headstart_core::machine::Machine;
 use headstart_core::realtime::technique::UnknownTechnique;
 use headstart_core::steer::Tally;
 use headstart_core::time::{Duration, Instant};
@@ -104,6 +105,9 @@ pub struct Timing {
     pub failed: bool,
 }
 
+/// The program, as the connector knows it.
+const PROGRAM: &str = "browser";
+
 /// A browser. See the module.
 pub struct Browser {
     stack: Stack,
@@ -118,14 +122,23 @@ pub struct Browser {
 impl Browser {
     /// A browser that has never loaded anything. The hosts of its pages are the sites of `world`, in that order.
     pub fn new(world: &World, arm: Arm, seed: u64) -> Result<Self, ParseError> {
-        let (stack, dialler) = (Stack::new(world)?, Dialler::new(world, arm, seed)?);
-        Ok(Self { stack, dialler, segment: SEGMENT, servers: None, company: None, before: Default::default() })
+        Self::over(Stack::new(world)?, SEGMENT, world, arm, seed)
     }
 
     /// The same behind two channels in the place of the world's link.
     pub fn steered(world: &World, arm: Arm, seed: u64, steering: &Steering) -> Result<Self, ParseError> {
-        let (stack, dialler) = (Stack::steered(world, steering)?, Dialler::new(world, arm, seed)?);
-        let segment = steering.segment();
+        Self::over(Stack::steered(world, steering)?, steering.segment(), world, arm, seed)
+    }
+
+    fn over(stack: Stack, segment: u64, world: &World, arm: Arm, seed: u64) -> Result<Self, ParseError> {
+        let settings = Settings {
+            lifetime: arm.lifetime,
+            ahead: arm.ahead,
+            faster: faster(world, arm.lifetime)?,
+            seed,
+            ..Settings::of(arm.race)
+        };
+        let dialler = Dialler::new(world, settings, PROGRAM).ready(arm.ready);
         Ok(Self { stack, dialler, segment, servers: None, company: None, before: Default::default() })
     }
 
@@ -145,7 +158,9 @@ impl Browser {
         self.before = (self.traffic(), self.channel_bytes());
         self.segment = steering.map_or(SEGMENT, Steering::segment);
         self.stack = stack.starting(self.stack.now());
-        self.dialler.moved(&mut self.stack, world, NetworkId(place.into()));
+        self.dialler.moved(self.stack.now(), world, place);
+        self.carry_out();
+        self.dialler.forget_calls();
         if let Some(servers) = &mut self.servers {
             servers.client_moves(place);
         }
@@ -181,22 +196,7 @@ impl Browser {
     /// Nothing is loaded for this long.
     pub fn idle(&mut self, time: Duration) {
         let until = self.stack.now() + time;
-        while self.stack.now() < until {
-            let company = self.company.as_ref().and_then(Company::deadline);
-            let wake = self.dialler.deadline().into_iter().chain(company).min();
-            let wake = wake.map_or(until, |at| at.min(until).max(self.stack.now()));
-            match (self.stack.step(wake), &mut self.company) {
-                (Some(Event::Company(carried)), Some(company)) => company.arrived(self.stack.now(), carried),
-                (Some(event), _) => self.dialler.notice(&mut self.stack, &event),
-                (None, company) => {
-                    if let Some(company) = company {
-                        company.handle_timeout(self.stack.now());
-                    }
-                    self.dialler.handle_timeout(&mut self.stack);
-                }
-            }
-            self.send_company();
-        }
+        Busy { browser: self, visit: None }.run(until, |_| false);
         self.dialler.forget_calls();
     }
 
@@ -215,9 +215,25 @@ impl Browser {
         Ok(delays.unwrap_or_default())
     }
 
-    fn send_company(&mut self) {
-        while let Some(carried) = self.company.as_mut().and_then(Company::poll_output) {
-            self.stack.send_company(carried);
+    fn carry_out(&mut self) {
+        while let Some(output) = self.dialler.poll_output() {
+            self.stack.act(&output);
+        }
+    }
+
+    /// Does what a visit asks for.
+    fn go_on(&mut self, now: Instant, visit: &mut Visit<'_>) {
+        while let Some(host) = visit.dials.pop() {
+            let state = &visit.hosts[host];
+            let (over_quic, addresses) = (state.over_quic(), state.addresses.clone());
+            self.dialler.dial(now, Call { over_quic, addresses, ..Call::new(now, host, host) });
+        }
+        self.carry_out();
+        while let Some(call) = self.dialler.done() {
+            visit.dialled(now, call);
+        }
+        for segment in visit.out.drain(..) {
+            self.stack.send_segment(segment);
         }
     }
 
@@ -227,15 +243,18 @@ impl Browser {
     ///
     /// If the world has fewer sites than the page hosts, or the page does not pass [`Page::check`].
     pub fn load(&mut self, page: &Page, by: Dependency) -> Load {
-        self.dialler.begin(&mut self.stack);
+        self.dialler.launched(self.stack.now(), PROGRAM);
+        self.carry_out();
         self.idle(STARTS);
         let mut visit = Visit::new(page, by, self.stack.now(), self.segment);
         visit.servers = self.servers.take();
         visit.want_roots();
-        while visit.open > 0 {
-            self.turn(&mut visit);
-        }
-        self.dialler.end(&mut self.stack);
+        let mut busy = Busy { browser: self, visit: Some(&mut visit) };
+        busy.run(Instant::FAR_FUTURE, |busy| busy.visit.as_ref().is_none_or(|visit| visit.open == 0));
+        // Nothing is to come that could still hold it up.
+        visit.give_up(self.stack.now());
+        self.dialler.ended(self.stack.now());
+        self.carry_out();
         visit.close(self.stack.now());
         self.servers = visit.servers.take();
         visit.finish()
@@ -257,53 +276,47 @@ impl Browser {
         let delays = self.company.take().map(|company| company.delays(self.stack.now()));
         Ok((load, delays.unwrap_or_default()))
     }
+}
 
-    /// One event of the network, or one deadline.
-    fn turn(&mut self, visit: &mut Visit<'_>) {
-        let now = self.stack.now();
-        let due = visit.agenda.first_key_value().map(|(key, _)| key.0);
-        let timer = visit.timers.first().map(|key| key.0);
-        let company = self.company.as_ref().and_then(Company::deadline);
-        let wake = [due, timer, company, self.dialler.deadline()].into_iter().flatten().min();
-        let event = self.stack.step(wake.map_or(Instant::FAR_FUTURE, |at| at.max(now)));
-        let now = self.stack.now();
-        match event {
-            Some(Event::Segment(segment)) => visit.receive(now, &segment),
-            Some(Event::Company(carried)) => {
-                if let Some(company) = &mut self.company {
-                    company.arrived(now, carried);
+/// A browser for a while, with the page that it loads, if any.
+struct Busy<'b, 'p> {
+    browser: &'b mut Browser,
+    visit: Option<&'b mut Visit<'p>>,
+}
+
+impl Driven for Busy<'_, '_> {
+    fn deadline(&mut self) -> Option<Instant> {
+        let Browser { stack, dialler, company, .. } = &mut *self.browser;
+        let visit = self.visit.as_ref().and_then(|visit| visit.deadline());
+        let company = company.as_ref().and_then(Company::deadline);
+        let connector = dialler.poll_timeout().map(|d| d.at);
+        [stack.deadline(), visit, company, connector].into_iter().flatten().min()
+    }
+
+    /// One event of the network, or all that is due without one.
+    fn woken(&mut self, now: Instant) {
+        let Browser { stack, dialler, company, .. } = &mut *self.browser;
+        let (event, now) = (stack.step(now), stack.now());
+        match (event, &mut self.visit, company) {
+            (Some(Event::Segment(segment)), Some(visit), _) => visit.receive(now, &segment),
+            (Some(Event::Company(carried)), _, Some(company)) => company.arrived(now, carried),
+            (Some(event), ..) => dialler.handle_input(now, event),
+            (None, visit, company) => {
+                if let Some(visit) = visit {
+                    visit.handle_timeout(now);
                 }
-            }
-            Some(event) => {
-                self.dialler.notice(&mut self.stack, &event);
-            }
-            None if wake.is_none() => visit.give_up(now),
-            None => {
-                while let Some(entry) = visit.agenda.first_entry().filter(|e| e.key().0 <= now) {
-                    let due = entry.remove();
-                    visit.carry_out(now, due);
-                }
-                while visit.timers.first().is_some_and(|(at, _)| *at <= now) {
-                    if let Some((_, socket)) = visit.timers.pop_first() {
-                        visit.timed_out(now, socket);
-                    }
-                }
-                if let Some(company) = &mut self.company {
+                if let Some(company) = company {
                     company.handle_timeout(now);
                 }
-                self.dialler.handle_timeout(&mut self.stack);
+                dialler.handle_timeout(now);
             }
         }
-        self.send_company();
-        while let Some(host) = visit.dials.pop() {
-            let state = &visit.hosts[host];
-            self.dialler.dial(&mut self.stack, host, &state.addresses, state.over_quic());
+        self.browser.carry_out();
+        while let Some(carried) = self.browser.company.as_mut().and_then(Company::poll_output) {
+            self.browser.stack.send_company(carried);
         }
-        while let Some(dialled) = self.dialler.done() {
-            visit.dialled(now, dialled);
-        }
-        for segment in visit.out.drain(..) {
-            self.stack.send_segment(segment);
+        if let Some(visit) = &mut self.visit {
+            self.browser.go_on(now, visit);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! One load of a page: which object is wanted when, over which connection, and what has come of it.
 
+use super::super::dial::Call;
 use super::super::packet::Segment;
 use super::super::servers::Servers;
 use super::connection::{Arrived, Connection, Got};
-use super::dial::Dialled;
 use super::{CONNECTIONS, Load, Timing};
 use crate::page::{Dependency, Object, Page, Protocol, Start};
 use headstart_core::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use std::net::IpAddr;
 
 /// Something that is due at a moment.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Due {
+enum Due {
     /// An object is wanted.
     Want(usize),
     /// A server has thought about an object.
@@ -61,8 +61,8 @@ pub(super) struct Visit<'p> {
     pub open: usize,
     pub hosts: Vec<HostState>,
     connections: BTreeMap<u64, Connection>,
-    pub agenda: BTreeMap<(Instant, u64), Due>,
-    pub timers: BTreeSet<(Instant, u64)>,
+    agenda: BTreeMap<(Instant, u64), Due>,
+    timers: BTreeSet<(Instant, u64)>,
     order: u64,
     /// Hosts to which connections are to be opened.
     pub dials: Vec<usize>,
@@ -120,7 +120,25 @@ impl<'p> Visit<'p> {
         }
     }
 
-    pub fn carry_out(&mut self, now: Instant, due: Due) {
+    /// When it wants to be woken.
+    pub fn deadline(&self) -> Option<Instant> {
+        let due = self.agenda.first_key_value().map(|(key, _)| key.0);
+        due.into_iter().chain(self.timers.first().map(|key| key.0)).min()
+    }
+
+    /// Wakes it.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some(entry) = self.agenda.first_entry().filter(|e| e.key().0 <= now) {
+            let due = entry.remove();
+            self.carry_out(now, due);
+        }
+        while let Some((at, socket)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
+            self.timers.remove(&(at, socket));
+            self.timed_out(now, socket);
+        }
+    }
+
+    fn carry_out(&mut self, now: Instant, due: Due) {
         match due {
             Due::Want(object) => self.want(now, object),
             Due::Respond { socket, object } => {
@@ -172,8 +190,8 @@ impl<'p> Visit<'p> {
         }
     }
 
-    pub fn dialled(&mut self, now: Instant, dialled: Dialled) {
-        let Dialled { host, addresses, connected, began, resolved } = dialled;
+    pub fn dialled(&mut self, now: Instant, call: Call) {
+        let Call { site: host, addresses, connected, began, resolved, .. } = call;
         if !addresses.is_empty() {
             self.hosts[host].addresses = addresses;
         }
@@ -292,7 +310,7 @@ impl<'p> Visit<'p> {
         }
     }
 
-    pub fn timed_out(&mut self, now: Instant, socket: u64) {
+    fn timed_out(&mut self, now: Instant, socket: u64) {
         if let Some(connection) = self.connections.get_mut(&socket) {
             connection.armed = None;
             connection.handle_timeout(now);
