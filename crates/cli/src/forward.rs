@@ -2,7 +2,7 @@
 //! programs that have headstart within them, as an app with Android's VpnService would: routes and the interface are theirs.
 
 use crate::config::Config;
-use crate::run::measure::{self, Via, Wanted};
+use crate::run::measure::{self, MeasuredBy, Wanted};
 use crate::{exit, supervise};
 use headstart_core::connect::{Ahead, Settings};
 use headstart_io::forward::Protector;
@@ -66,7 +66,7 @@ pub fn run(args: &Args, named: Option<&Path>) -> anyhow::Result<u8> {
     let racing = racing.map(|racing| Settings { ahead, ..racing });
     let telemetry = crate::telemetry::settings(&Config::load(named)?)?;
     let wanted = Wanted {
-        via: Via::Tun,
+        via: MeasuredBy::Tun,
         command: &[],
         quiet: args.quiet,
         summary: args.summary.as_deref(),

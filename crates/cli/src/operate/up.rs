@@ -4,7 +4,7 @@ use super::{By, explained, initcwnd, page, settings, something_is_on, tunnel, un
 use crate::config::{Config, all};
 use crate::exit::Usage;
 use crate::output::{self, Format};
-use crate::run::measure::Via;
+use crate::run::measure::MeasuredBy;
 use crate::{complain, exit, say, supervise};
 use headstart_io::daemon::message::Undoing;
 use headstart_io::daemon::{Daemon, Settings, measuring, readiness};
@@ -40,7 +40,7 @@ pub struct Args {
     /// and accelerates; `ebpf` measures all programs in the kernel, without touching packets; `auto` is `ebpf` where it works
     /// and no network is named.
     #[arg(long, value_enum, requires = "measure", default_value = "tun", value_name = "HOW")]
-    via: Via,
+    via: MeasuredBy,
     /// With --measure: capture the default route (everything).
     #[arg(long, requires = "measure", group = "captured")]
     capture_default: bool,
@@ -144,14 +144,14 @@ fn in_kernel(args: &Args) -> Result<bool, Usage> {
         (true, false) => None,
     };
     match (args.via, needs_forwarder) {
-        (Via::Ebpf, Some(why)) => Err(Usage(format!("--via ebpf: {why}; use --via tun"))),
-        (Via::Ebpf, None) => Ok(true),
-        (Via::Tun | Via::Auto, _) if !is_captured => {
+        (MeasuredBy::Ebpf, Some(why)) => Err(Usage(format!("--via ebpf: {why}; use --via tun"))),
+        (MeasuredBy::Ebpf, None) => Ok(true),
+        (MeasuredBy::Tun | MeasuredBy::Auto, _) if !is_captured => {
             Err(Usage("--measure: add --capture-default or --capture ADDRESS/BITS, or --via ebpf".into()))
         }
-        (Via::Tun, _) => Ok(false),
-        (Via::Auto, Some(_)) => Ok(false),
-        (Via::Auto, None) => {
+        (MeasuredBy::Tun, _) => Ok(false),
+        (MeasuredBy::Auto, Some(_)) => Ok(false),
+        (MeasuredBy::Auto, None) => {
             Ok(Programs::load().map_err(|why| complain!("headstart: measuring through the forwarder: {why}")).is_ok())
         }
     }

@@ -59,7 +59,7 @@ const LONG_PACKETS: u32 = 65_535;
 
 /// Who measures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Via {
+pub enum MeasuredBy {
     /// A forwarder, through a TUN interface.
     #[default]
     Tun,
@@ -75,7 +75,7 @@ pub struct Wanted<'a> {
     /// The program and its arguments.
     pub command: &'a [OsString],
     /// Who measures.
-    pub via: Via,
+    pub via: MeasuredBy,
     /// Not a word about what was measured.
     pub quiet: bool,
     /// A file for the summary, as JSON.
@@ -105,10 +105,10 @@ pub fn run(args: &Wanted<'_>) -> anyhow::Result<u8> {
     // As long as nothing reads from a pipe that is to be written, opening it can be interrupted: signals are not passed on yet.
     let outputs = Outputs::open(args)?;
     let by = match args.via {
-        Via::Tun => By::default(),
+        MeasuredBy::Tun => By::default(),
         via => match kernel::attach(args) {
             Ok(kernel) => return kernel::run(args, outputs, kernel),
-            Err(not) if via == Via::Auto => By::Forwarder { instead: Some(not.why) },
+            Err(not) if via == MeasuredBy::Auto => By::Forwarder { instead: Some(not.why) },
             Err(not) => {
                 return Err(exit::Coded(not.code, format!("--via ebpf: {}", not.why)).into());
             }

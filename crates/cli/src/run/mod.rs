@@ -141,7 +141,7 @@ pub fn run(mut args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
         args.quiet = environment::is_quiet(args.quiet, &Config::load(named)?);
         let racing = args.accelerate.then(|| supervise::settings(&Config::load(named)?)).transpose()?;
         let via = match args.via.map(Via::source) {
-            None => measure::Via::default(),
+            None => measure::MeasuredBy::default(),
             Some(Some(source)) => source,
             Some(None) => {
                 return Err(exit::Usage("--via: with --measure, must be one of tun, ebpf, auto".into()).into());

@@ -4,7 +4,7 @@
 //! are heard of all that it does not reach: programs without the C library, those that make system calls themselves,
 //! their children.
 
-use super::measure::Via;
+use super::measure::MeasuredBy;
 use clap::ValueEnum;
 use headstart_io::program::{self, Reach};
 use std::ffi::OsStr;
@@ -30,11 +30,11 @@ pub enum Via {
 
 impl Via {
     /// Who measures, if it says that.
-    pub fn source(self) -> Option<Via> {
+    pub fn source(self) -> Option<MeasuredBy> {
         match self {
-            Self::Auto => Some(Via::Auto),
-            Self::Tun => Some(Via::Tun),
-            Self::Ebpf => Some(Via::Ebpf),
+            Self::Auto => Some(MeasuredBy::Auto),
+            Self::Tun => Some(MeasuredBy::Tun),
+            Self::Ebpf => Some(MeasuredBy::Ebpf),
             Self::Preload | Self::Seccomp => None,
         }
     }

@@ -7,7 +7,7 @@ mod perfetto;
 
 use crate::exit::Usage;
 use crate::post::{self, Target};
-use crate::run::measure::{self, Via, Wanted};
+use crate::run::measure::{self, MeasuredBy, Wanted};
 use anyhow::Context as _;
 use clap::ValueEnum;
 use headstart_io::clock::wall;
@@ -31,7 +31,7 @@ pub struct Args {
     format: Format,
     /// How to measure; only tun sees packets.
     #[arg(long, value_enum, default_value = "tun")]
-    via: Via,
+    via: MeasuredBy,
     /// Keep at most BYTES of each packet (128 covers the headers).
     #[arg(short, long, value_name = "BYTES")]
     snap: Option<usize>,
@@ -75,7 +75,7 @@ impl Format {
 
 /// Runs the program and writes the file; the program's exit code.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
-    if args.via == Via::Ebpf && args.format == Format::Pcapng {
+    if args.via == MeasuredBy::Ebpf && args.format == Format::Pcapng {
         return Err(Usage(
             "--via ebpf: only tun sees packets; use --format perfetto, har or otlp, or --via tun".into(),
         )

@@ -1,7 +1,7 @@
 //! `run --measure --via ebpf`: the program stays in the host's network, in a control group of its own, and programs in the kernel tell
 //! what it does (docs/decisions/0088). Nothing carries its packets, so nothing need outlive it.
 
-use super::{By, Measured, Outputs, Via, Wanted, report, spawn};
+use super::{By, Measured, MeasuredBy, Outputs, Wanted, report, spawn};
 use crate::exit;
 use anyhow::Context as _;
 use headstart_io::board::Audience;
@@ -45,7 +45,7 @@ pub(super) fn attach(args: &Wanted<'_>) -> Result<Kernel, WhyNot> {
     if !limits.is_empty() {
         let limits = limits.join(" and ");
         let why = format!("{limits} of this control group are not visible to a program in a subgroup");
-        if args.via == Via::Auto {
+        if args.via == MeasuredBy::Auto {
             return Err(WhyNot { why, code: exit::FAILURE });
         }
         args.complain(format_args!("{why}"));

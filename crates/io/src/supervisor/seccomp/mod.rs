@@ -339,7 +339,7 @@ impl Seccomp {
         }
         // What leads to the stub already has to be seen to.
         let is_new = engine.is_dns_server(to) && !stub.has_given(&file);
-        if is_new && !self.may_exchange(engine, &call) {
+        if is_new && !self.may_exchange(engine, call) {
             return Err(Some(Pass::ManyDescriptors));
         }
         let app = app_of(call.thread).ok_or(Some(Pass::OutOfReach))?;
