@@ -26,7 +26,7 @@ use crate::sys::process;
 use crate::sys::seccomp::{Kind, Notification};
 use app_socket::{AppSocket, Fresh, Look, is_of_our_user, is_shut_down, look};
 use exchange::Exchange;
-use headstart_core::connect::{AppId, AttemptResult, Claim, Input, RequestId};
+use headstart_core::connect::{AppId, AttemptId, AttemptResult, Claim, Input, RequestId};
 use headstart_core::time::{Duration, Instant};
 use headstart_core::wire::shim::{MAX_APP, Pass};
 use headstart_core::wire::sockaddr;
@@ -326,6 +326,24 @@ impl Seccomp {
         self.calls.outstanding().note_exchange(call, inode, errno);
     }
 
+    /// Gives a program that waits the socket of `attempt` in the place of its own; the kernel makes the call where that cannot be done.
+    fn hand_over(&mut self, engine: &mut Engine, n: u64, held: Held, attempt: AttemptId, connected: bool) {
+        let Held { call, socket, to, .. } = held;
+        let errno = if connected { 0 } else { Errno::INPROGRESS.raw_os_error() };
+        let new = engine.hand_over(attempt, connected).ok_or(Pass::NothingReady);
+        let noted = new.inspect(|new| self.note_exchange(&call, new, errno));
+        let exchanged = noted.and_then(|new| {
+            hand(engine, &self.calls, &self.known, &mut self.looks).exchange(&call, socket, &self.fresh, &new)
+        });
+        match exchanged {
+            Ok(()) => self.calls.answer(call.id, if connected { Ok(()) } else { Err(errno) }),
+            Err(reason) => {
+                self.calls.resume(call.id);
+                engine.feed(Input::NotTaken { request: RequestId(HELD | n), to: to.ip(), connected, reason });
+            }
+        }
+    }
+
     /// Lets the stub see to a call that turns the socket `file` to a DNS server, or away from one; the file if it is none of that.
     fn redirect(
         &mut self,
@@ -392,25 +410,7 @@ impl Front for Seccomp {
                 Err(Errno::BADF.raw_os_error())
             }
             Notice::HandOver { attempt, connected } => {
-                let Held { call, socket, to, .. } = held;
-                let errno = if connected { 0 } else { Errno::INPROGRESS.raw_os_error() };
-                let new = engine.hand_over(attempt, connected).ok_or(Pass::NothingReady);
-                let noted = new.inspect(|new| self.note_exchange(&call, new, errno));
-                match noted.and_then(|new| {
-                    hand(engine, &self.calls, &self.known, &mut self.looks).exchange(&call, socket, &self.fresh, &new)
-                }) {
-                    Ok(()) if connected => Ok(()),
-                    Ok(()) => Err(errno),
-                    Err(reason) => {
-                        self.calls.resume(call.id);
-                        return engine.feed(Input::NotTaken {
-                            request: RequestId(HELD | n),
-                            to: to.ip(),
-                            connected,
-                            reason,
-                        });
-                    }
-                }
+                return self.hand_over(engine, n, held, attempt, connected);
             }
             Notice::Fail(errno) => Err(errno),
             Notice::Begin(attempt) => {
