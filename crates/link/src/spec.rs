@@ -277,3 +277,16 @@ pub(crate) fn split(
         if text.is_empty() { Vec::new() } else { text.split(':').map(|part| part.trim().to_owned()).collect() };
     if count.contains(&parts.len()) { Ok(parts) } else { Err(BadModel::Arity { model, form, got: parts.len() }) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contents_are_told_apart_by_fnv_1a() {
+        let of = |text: &[u8; 8]| u64::from_le_bytes(*text);
+        // By another implementation, of the same bytes.
+        assert_eq!(digest([of(b"headline")]), 0x1e93_6c82_d02d_9c09);
+        assert_eq!(digest([of(b"headline"), of(b"answered")]), 0x531a_ef06_667c_36ca);
+    }
+}
