@@ -196,3 +196,134 @@ impl<P: Packet> Air<P> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse;
+    use crate::queue::{Head, Queue, QueueSpec};
+    use headstart_core::time::Duration;
+    use std::sync::{Arc, Mutex};
+
+    /// Sends whatever waits, a millisecond each time, of which the first packet is not received. Notes how many packets each takes.
+    struct FirstFails(Arc<Mutex<Vec<usize>>>, Instant);
+
+    impl Shared for FirstFails {
+        fn next(&self, ready: [Option<Instant>; 2]) -> Instant {
+            ready.into_iter().flatten().min().map_or(Instant::FAR_FUTURE, |ready| ready.max(self.1))
+        }
+
+        fn contend(&mut self, ready: [Option<Instant>; 2], until: Instant, _: &mut fastrand::Rng) -> Option<Turn> {
+            let at = self.next(ready);
+            (at <= until).then(|| Turn { at, ways: ready.map(|ready| ready.is_some()) })
+        }
+
+        fn fits(&self, packets: usize, bytes: usize) -> bool {
+            packets <= 1 || bytes <= 1000
+        }
+
+        fn carry(
+            &mut self,
+            turn: Turn,
+            bytes: [&[usize]; 2],
+            received: [&mut [bool]; 2],
+            _: &mut fastrand::Rng,
+        ) -> Instant {
+            self.0.lock().unwrap().push(bytes[0].len());
+            received.into_iter().for_each(|received| received.iter_mut().skip(1).for_each(|one| *one = true));
+            self.1 = turn.at + Duration::from_millis(1);
+            self.1
+        }
+
+        fn most_tries(&self) -> u32 {
+            2
+        }
+
+        fn window(&self) -> usize {
+            3
+        }
+    }
+
+    fn ms(millis: u64) -> Instant {
+        Instant::from_millis(millis)
+    }
+
+    /// What was taken in each transmission, and when each packet came to its end, of so many bytes each.
+    fn carried(spec: &LinkSpec, sizes: &[usize]) -> (Vec<usize>, Vec<(Instant, bool)>) {
+        let taken = Arc::new(Mutex::new(Vec::new()));
+        let medium = Box::new(FirstFails(Arc::clone(&taken), ms(5)));
+        let mut air = Air::new([spec, &LinkSpec::default()], medium, 1);
+        for size in sizes {
+            air.push(ms(0), Way::Up, vec![0u8; *size]).unwrap();
+        }
+        let mut ends = Vec::new();
+        while let Some((_, outcome)) = air.poll_outcome(ms(100)) {
+            ends.push(match outcome {
+                Outcome::Released(at, _) => (at, true),
+                Outcome::Dropped(at, ..) => (at, false),
+            });
+        }
+        let taken = taken.lock().unwrap().clone();
+        (taken, ends)
+    }
+
+    #[test]
+    fn what_is_behind_a_missing_packet_waits_for_it_and_no_more_is_under_way_than_the_window() {
+        let (taken, ends) = carried(&LinkSpec::default(), &[100; 5]);
+        // Three; the first again, which is given up; two, of which the first goes twice.
+        assert_eq!(taken, [3, 1, 2, 1]);
+        assert_eq!(ends, [(ms(7), false), (ms(7), true), (ms(7), true), (ms(9), false), (ms(9), true)]);
+    }
+
+    #[test]
+    fn a_packet_that_does_not_fit_waits_for_the_next_transmission() {
+        assert_eq!(carried(&LinkSpec::default(), &[500, 500, 1]).0, [2, 2]);
+        assert_eq!(carried(&LinkSpec::default(), &[2000, 1]).0, [1, 1, 1, 1], "one goes whatever its size");
+    }
+
+    /// Notes what it is shown.
+    struct Notes(Arc<Mutex<Vec<Vec<Head>>>>);
+
+    impl Queue for Notes {
+        fn admits(&mut self, _: Instant, _: usize, _: Backlog) -> bool {
+            true
+        }
+
+        fn drops_heads(&self) -> bool {
+            true
+        }
+
+        fn drops(&mut self, _: Instant, heads: &mut dyn Iterator<Item = Head>) -> usize {
+            let heads: Vec<Head> = heads.collect();
+            if !heads.is_empty() {
+                self.0.lock().unwrap().push(heads);
+            }
+            0
+        }
+    }
+
+    #[test]
+    fn a_queue_is_shown_all_that_wait_once_for_each_packet_that_is_taken() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let notes = Arc::clone(&seen);
+        let queue = QueueSpec::new("notes", String::new(), move || Box::new(Notes(Arc::clone(&notes))));
+        carried(&LinkSpec::default().with_queue(queue), &[600, 500, 400]);
+        let head = |bytes, packets, behind| {
+            let behind = Backlog { packets, bytes: behind };
+            Head { arrival: ms(0), bytes, behind }
+        };
+        let (first, second, third) = (head(600, 2, 900), head(500, 1, 400), head(400, 0, 0));
+        // The second does not fit beside the first, and is not judged anew when it does.
+        assert_eq!(*seen.lock().unwrap(), [vec![first, second, third], vec![second, third], vec![third]]);
+    }
+
+    #[test]
+    fn what_finds_the_medium_busy_needs_room_in_the_queue() {
+        let spec = parse("queue=100b").unwrap().0;
+        let medium = Box::new(FirstFails(Arc::default(), ms(0)));
+        let mut air = Air::new([&spec, &spec], medium, 1);
+        assert_eq!(air.push(ms(0), Way::Up, vec![0u8; 1000]), Ok(()));
+        assert_eq!(air.push(ms(0), Way::Up, vec![0u8; 1000]), Err(Dropped::QueueFull));
+        assert_eq!(air.push(ms(0), Way::Down, vec![0u8; 1000]), Ok(()), "the other direction has its own");
+    }
+}

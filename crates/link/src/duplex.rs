@@ -181,4 +181,22 @@ mod tests {
         let found: Vec<_> = std::iter::from_fn(|| duplex.poll(ms(60_000))).collect();
         assert_eq!(found, expected);
     }
+
+    #[test]
+    fn each_direction_becomes_another_link_whatever_joins_them() {
+        for medium in ["", "medium=wlan:65mbit,"] {
+            let read = |delays: &str| parse_duplex(&format!("{medium}{delays}")).unwrap();
+            let mut duplex = Duplex::new(&read("delay=10ms;delay=20ms"), 1);
+            duplex.change(ms(50), &read("delay=100ms;delay=200ms"));
+            for way in Way::BOTH {
+                duplex.push(ms(50), way, vec![0; 100]).unwrap();
+            }
+            let all: Vec<_> = std::iter::from_fn(|| duplex.poll(ms(900))).map(|(at, way, _)| (at, way)).collect();
+            assert_eq!(all.iter().map(|(_, way)| *way).collect::<Vec<_>>(), Way::BOTH, "{medium}");
+            // On the air a packet of 100 bytes takes less than a millisecond.
+            for ((at, _), wanted) in all.iter().zip([150, 250]) {
+                assert!((ms(wanted)..ms(wanted + 1)).contains(at), "{medium}: {at:?}, not {wanted} ms");
+            }
+        }
+    }
 }

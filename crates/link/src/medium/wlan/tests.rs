@@ -194,3 +194,21 @@ fn parameters_read_with_their_defaults_and_nonsense_is_refused() {
         assert!(read(text).is_err(), "{text}");
     }
 }
+
+#[test]
+fn a_message_after_a_long_silence_meets_the_neighbours_in_the_midst_of_their_transmissions() {
+    let mut duplex = Duplex::new(&spec("65mbit:2:1s:0"), 3);
+    let mut delays = Vec::new();
+    for second in 1..500 {
+        duplex.push(ms(second * 1000), Way::Up, vec![0u8; 100]).unwrap();
+        let (at, ..) = duplex.poll(ms(second * 1000 + 900)).unwrap();
+        delays.push(at.since(ms(second * 1000)).as_micros() as u64);
+    }
+    delays.sort_unstable();
+    // The rest of a transmission of up to 3.2 ms, and for some another, or a collision.
+    assert!((500..4000).contains(&percentile(&delays, 50)), "{} us", percentile(&delays, 50));
+    // What nobody of this link has seen is not played.
+    let centuries = 10_000_000_000_000;
+    duplex.push(ms(centuries), Way::Up, vec![0u8; 100]).unwrap();
+    assert!(duplex.poll(ms(centuries + 900)).is_some());
+}

@@ -88,6 +88,8 @@ mod tests {
         assert!(of_bytes(at(26), 26_000_000) <= LONGEST && of_bytes(at(26) + 1, 26_000_000) > LONGEST);
         assert!(fits(11, 11 * 1500, at(26)));
         assert!(!fits(12, 12 * 1500, at(26)));
+        // Each has 54 bytes around it, a delimiter of 4, and up to 3 of padding.
+        assert!(fits(11, 17_703 - 11 * 61, at(26)) && !fits(11, 17_704 - 11 * 61, at(26)));
         assert_eq!(at(600), MOST_BYTES);
         assert!(fits(1, 1 << 40, most_bytes(6_500_000)));
     }
