@@ -86,4 +86,11 @@ mod tests {
         );
         assert_eq!(empirical(&[]).build().draw(Instant::ZERO, &mut rng), Duration::ZERO);
     }
+
+    #[test]
+    fn the_least_is_the_first_quantile() {
+        let ms = Duration::from_millis;
+        assert_eq!(empirical(&[ms(9), ms(3), ms(5)]).build().least(), ms(3));
+        assert_eq!(empirical(&[]).build().least(), Duration::ZERO);
+    }
 }

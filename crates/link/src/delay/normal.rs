@@ -103,4 +103,23 @@ mod tests {
     fn no_spread_is_a_constant() {
         assert!(draws(9, 0, 10).iter().all(|d| *d == 9.0));
     }
+
+    #[test]
+    fn the_least_is_three_deviations_below_the_mean_and_never_below_zero() {
+        let ms = Duration::from_millis;
+        assert_eq!(normal(ms(50), ms(4)).build().least(), ms(38) - Duration::from_nanos(1));
+        assert_eq!(normal(ms(5), ms(4)).build().least(), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_standard_draw_has_the_tails_of_the_normal_distribution() {
+        let mut rng = fastrand::Rng::with_seed(7);
+        let draws: Vec<f64> = (0..200_000).map(|_| standard(&mut rng)).collect();
+        let share = |from: f64, to: f64| draws.iter().filter(|z| (from..to).contains(*z)).count() as f64 / 200_000.0;
+        // Five standard errors are at most 0.0056.
+        for (from, to, wanted) in [(-1.0, 0.0, 0.3413), (0.0, 1.0, 0.3413), (1.0, 2.0, 0.1359), (-2.0, -1.0, 0.1359)] {
+            assert!((share(from, to) - wanted).abs() < 0.0056, "{} from {from} to {to}", share(from, to));
+        }
+        assert!((share(2.0, 9.0) - 0.0228).abs() < 0.0017 && (share(-9.0, -2.0) - 0.0228).abs() < 0.0017);
+    }
 }

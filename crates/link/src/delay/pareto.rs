@@ -97,8 +97,21 @@ mod tests {
     fn nonsense_is_refused() {
         let read = |text: &str| parse(text, &mut |_| Err(String::new()));
         assert_eq!(read("10ms:1.5:500ms").unwrap().to_string(), "pareto:10ms:1.5:500ms");
+        assert!(read("5ms:1:5ms").is_ok());
         for text in ["10ms:1.5", "0:1:5ms", "5ms:1:1ms", "5ms:0:9ms", "5ms:x:9ms", "5ms:1e1:9ms", "5ms:101:9ms"] {
             assert!(read(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_cut_off_is_cut_off_of_all_draws_alike() {
+        // Of shape 1 the inverse is uniform: between 1/10 and 1/20, with its middle at 3/40.
+        let mut model = pareto(Duration::from_millis(10), 1.0, Duration::from_millis(20)).build();
+        let mut rng = fastrand::Rng::with_seed(29);
+        let draws: Vec<f64> = (0..40_000).map(|_| nanos(model.draw(Instant::ZERO, &mut rng)) / 1e6).collect();
+        // Binomial: five standard deviations are 500.
+        let below = draws.iter().filter(|&&d| d < 40.0 / 3.0).count();
+        assert!(below.abs_diff(20_000) < 500, "{below}");
+        assert!(draws.iter().filter(|&&d| d == 10.0 || d == 20.0).count() < 10, "neither bound is special");
     }
 }

@@ -90,4 +90,11 @@ mod tests {
         assert_eq!(told("1\n\n"), "p.trace:2: 0 columns: write `DELAY` in milliseconds a line");
         assert!(told("1\nx\n").starts_with("p.trace:2: `x` is not a number of milliseconds"));
     }
+
+    #[test]
+    fn the_least_is_that_of_all_lines() {
+        let ms = Duration::from_millis;
+        assert_eq!(per_packet("p", &[ms(9), ms(3), ms(5)]).build().least(), ms(3));
+        assert_eq!(per_packet("p", &[]).build().least(), Duration::ZERO);
+    }
 }

@@ -69,4 +69,12 @@ mod tests {
         // Binomial, 40000 draws at 1/4: five standard deviations are 433.
         assert!(counts.iter().all(|&count| count.abs_diff(10_000) < 433), "{counts:?}");
     }
+
+    #[test]
+    fn bounds_read_in_their_order_and_may_be_one() {
+        let read = |text: &str| parse(text, &mut |_| Err(String::new()));
+        assert_eq!(read("10ms:20ms").unwrap().build().least(), Duration::from_millis(10));
+        assert_eq!(read("10ms:10ms").unwrap().to_string(), "uniform:10ms:10ms");
+        assert!(read("20ms:10ms").is_err());
+    }
 }

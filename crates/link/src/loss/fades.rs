@@ -139,9 +139,48 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused() {
+        assert!(parse("60ms:1us", &mut |_| Err(String::new())).is_ok());
         let told = |text: &str| parse(text, &mut |_| Err(String::new())).unwrap_err().to_string();
         assert!(told("60ms:0s").contains("GAP must be"));
         assert!(told("60ms:2s:90%:x").contains("SEED must be"));
         assert!(told("60ms").contains(FORM));
+    }
+
+    /// A link of that seed, with spells of 60 ms each 2 s.
+    fn link(seed: u64) -> Box<dyn Loss> {
+        let (length, gap) = (Duration::from_millis(60), Duration::from_secs(2));
+        fades(Fades { length, gap, loss: 1.0, seed }).build()
+    }
+
+    #[test]
+    fn a_link_that_was_silent_for_long_fades_as_one_that_was_not() {
+        let rng = &mut fastrand::Rng::with_seed(1);
+        let (mut busy, mut silent) = (link(3), link(3));
+        let busy: Vec<bool> = (0..500_000).map(|millis| busy.loses(Instant::from_millis(millis), rng)).collect();
+        let late = 400_000;
+        let silent: Vec<bool> = (late..500_000).map(|millis| silent.loses(Instant::from_millis(millis), rng)).collect();
+        assert!(silent.contains(&true) && busy[late as usize..] == silent);
+        // Centuries of spells are not played.
+        link(3).loses(Instant::from_millis(18_000_000_000_000), rng);
+    }
+
+    #[test]
+    fn each_stretch_of_time_has_spells_of_its_own_and_so_has_each_seed() {
+        let rng = &mut fastrand::Rng::with_seed(1);
+        let era = 64 * 2060;
+        let mut first = std::collections::BTreeSet::new();
+        for seed in 1..9 {
+            for stretch in 0..8 {
+                let mut link = link(seed);
+                // To the microsecond, so that no two are alike by chance.
+                let lost = |millis: &u64| link.loses(Instant::from_millis(stretch * era + millis), rng);
+                let millis = (0..era).find(lost).unwrap();
+                let mut link = self::link(seed);
+                let from = (stretch * era + millis) * 1000 - 1000;
+                let lost = |micros: &u64| link.loses(Instant::from_nanos((from + micros) * 1000), rng);
+                first.insert(millis * 1000 + (0..=1000).find(lost).unwrap());
+            }
+        }
+        assert_eq!(first.len(), 64);
     }
 }

@@ -145,4 +145,25 @@ mod tests {
         let told = parse("1%:0", &mut |_| Err(String::new())).unwrap_err().to_string();
         assert_eq!(told, "`gilbert-elliott`: with an R of zero it never turns good again: increase R");
     }
+
+    #[test]
+    fn the_long_run_is_the_balance_of_the_chain() {
+        let chances = GilbertElliott { to_bad: 0.1, to_good: 0.3, loss_in_bad: 0.5, loss_in_good: 0.02 };
+        assert!((chances.share_bad() - 0.25).abs() < 1e-12 && (chances.mean_loss() - 0.14).abs() < 1e-12);
+        let still = GilbertElliott { to_bad: 0.0, to_good: 0.0, ..chances };
+        assert_eq!((still.share_bad(), still.mean_loss()), (0.0, 0.02));
+        let read = |text: &str| parse(text, &mut |_| Err(String::new())).unwrap().to_string();
+        assert_eq!(read("1%:30%"), "gilbert-elliott:0.01:0.3:1:0");
+        assert_eq!(read("0:0:40%:5%"), "gilbert-elliott:0:0:0.4:0.05");
+    }
+
+    #[test]
+    fn the_first_packets_meet_the_bad_state_as_often_as_later_ones() {
+        let chances = GilbertElliott { to_bad: 0.01, to_good: 0.03, loss_in_bad: 1.0, loss_in_good: 0.0 };
+        let spec = gilbert_elliott(chances);
+        let lost = |seed| spec.build().loses(Instant::ZERO, &mut fastrand::Rng::with_seed(seed));
+        // Binomial, 4000 draws at 1/4: five standard deviations are 137.
+        let found = (0..4000).filter(|&seed| lost(seed)).count();
+        assert!(found.abs_diff(1000) < 137, "{found}");
+    }
 }

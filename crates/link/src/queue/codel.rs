@@ -277,9 +277,18 @@ mod tests {
         assert_eq!(read(""), Ok(codel(TARGET, INTERVAL, Room::Packets(1000))));
         assert_eq!(read("").unwrap().to_string(), "codel:5ms:100ms:1000p");
         assert_eq!(read("1ms:20ms:64kb"), Ok(codel(TARGET / 5, INTERVAL / 5, Room::Bytes(64_000))));
+        assert!(read("5ms:5ms").is_ok());
         assert!(read("5ms").is_err());
         assert!(read("5ms:1ms").is_err());
         assert!(read("0:0").is_err());
         assert!(read("5ms:100ms:0p").is_err());
+    }
+
+    #[test]
+    fn what_finds_no_room_is_refused() {
+        let admits =
+            |room, packets, bytes| Codel::new(TARGET, INTERVAL, room).admits(at(0.0), 1500, Backlog { packets, bytes });
+        assert!(admits(Room::Packets(3), 2, 1 << 30) && !admits(Room::Packets(3), 3, 0));
+        assert!(admits(Room::Bytes(4000), 99, 2500) && !admits(Room::Bytes(4000), 0, 2501));
     }
 }

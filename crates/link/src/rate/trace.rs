@@ -323,6 +323,16 @@ mod tests {
     }
 
     #[test]
+    fn work_begins_at_an_opportunity_that_is_not_used_up() {
+        let mut server = trace(Trace::parse("test", "3\n10\n").unwrap()).build();
+        let start = server.start(Instant::ZERO);
+        assert_eq!((start, server.serve(start, 1000)), (Instant::from_millis(3), Instant::from_millis(3)));
+        assert_eq!(server.start(Instant::ZERO), Instant::from_millis(3));
+        server.serve(start, 500);
+        assert_eq!(server.start(Instant::ZERO), Instant::from_millis(10));
+    }
+
+    #[test]
     fn two_equal_lines_are_two_opportunities() {
         assert_eq!(served("4\n4\n8\n", &[(0, 1500), (0, 1500), (0, 1500)]), [4000, 4000, 8000]);
     }
@@ -374,6 +384,31 @@ mod tests {
     fn opportunities_are_sorted_when_they_are_made_into_a_trace_and_refused_if_they_last_nothing() {
         assert_eq!(Trace::of_millis("up", [5, 0, 3]).unwrap().to_text(), "0\n3\n5\n");
         assert!(matches!(Trace::of_millis("up", [0, 0]), Err(BadTrace::ZeroLength { line: 2, .. })));
+    }
+
+    #[test]
+    fn a_constant_rate_is_spread_evenly_over_a_second_and_rounded_to_whole_opportunities() {
+        let of = |bits: u64| Trace::of_constant_rate("r", bits).millis().to_vec();
+        assert_eq!(of(36_000), [334, 667, 1000]);
+        assert_eq!(of(18_000), [500, 1000], "one and a half are two");
+        assert_eq!([of(17_999), of(0)], [[1000], [1000]], "never less than one");
+        let trace = Trace::parse("t", "1\n1\n4\n8\n").unwrap();
+        assert_eq!((trace.bits_per_second(), trace.period()), (6_000_000.0, 8_000_000));
+    }
+
+    #[test]
+    fn a_message_shows_forty_characters_of_what_it_does_not_understand() {
+        let told = |text: &str| Trace::parse("t", text).unwrap_err();
+        let text = |shown: &str| shown.to_owned();
+        assert_eq!(told(&"9".repeat(50)), BadTrace::NotANumber { name: text("t"), line: 1, text: "9".repeat(40) });
+        for not_negative in ["-", "-x", "5-", "+5"] {
+            assert!(matches!(told(not_negative), BadTrace::NotANumber { .. }), "{not_negative}");
+        }
+        let longest = MAX_MILLIS.to_string();
+        assert_eq!(Trace::parse("t", &longest).unwrap().millis(), [MAX_MILLIS]);
+        assert!(matches!(told(&(MAX_MILLIS + 1).to_string()), BadTrace::NotANumber { .. }));
+        assert_eq!(Trace::of_millis("t", [u64::MAX]).unwrap().millis(), [MAX_MILLIS]);
+        assert_eq!(Trace::of_deliveries("t", [(Instant::FAR_FUTURE, 1500)]).unwrap().millis(), [MAX_MILLIS]);
     }
 
     proptest! {
