@@ -419,10 +419,41 @@ mod tests {
     }
 
     #[test]
+    fn where_any_packet_might_overtake_none_does_so_once_order_is_kept() {
+        let mut link = link("delay=20ms,order=free");
+        link.push(ms(0), vec![1]).unwrap();
+        link.change(ms(1), &parse("delay=1ms").unwrap().0);
+        link.push(ms(1), vec![2]).unwrap();
+        let out: Vec<_> = std::iter::from_fn(|| link.poll(ms(500))).collect();
+        assert_eq!(out, [(ms(20), vec![1]), (ms(20), vec![2])]);
+    }
+
+    #[test]
+    fn damage_flips_the_bit_that_was_drawn_and_no_other() {
+        let packet = vec![0xa5, 0x00, 0xff];
+        for bit in 0..24usize {
+            let mut wanted = packet.clone();
+            wanted[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(packet.damaged(bit as u64), Some(wanted.clone()));
+            assert_eq!(packet.damaged(bit as u64 + 48), Some(wanted), "modulo the number of bits");
+        }
+        assert_eq!(Vec::new().damaged(1), None, "there is no bit");
+    }
+
+    #[test]
     fn a_delay_that_outlives_the_clock_saturates() {
         let spec = LinkSpec::constant(1, Duration::MAX);
         let mut link = Link::new(&spec, 1);
         link.push(ms(1), vec![0; 1500]).unwrap();
         assert_eq!(link.poll_timeout().map(|d| d.at), Some(Instant::FAR_FUTURE));
+    }
+
+    #[test]
+    fn what_waits_for_the_rate_is_counted() {
+        let mut link = link("rate=12mbit");
+        (0..3).for_each(|_| link.push(ms(0), vec![0; 1500]).unwrap());
+        assert_eq!(link.backlog(), Backlog { packets: 2, bytes: 3000 });
+        assert_eq!(std::iter::from_fn(|| link.poll(ms(9))).count(), 3);
+        assert_eq!(link.backlog(), Backlog::default());
     }
 }

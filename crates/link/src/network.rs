@@ -370,6 +370,7 @@ mod tests {
         let (cd, _) = network.connect(c, d, &wire, &wire, 4);
         assert_eq!(network.route(a, d), Some(vec![ac, cd]));
         assert_eq!(network.route(b, d), Some(vec![bd]));
+        assert_eq!(network.route(d, a).map(|way| way.len()), Some(2), "and back");
         // A second wire between the same nodes is not used, a shorter way is.
         network.connect(a, b, &wire, &wire, 5);
         assert_eq!(network.route(a, b), Some(vec![ab]));
@@ -442,5 +443,16 @@ mod tests {
         assert_eq!(exact, talk(None));
         assert_eq!(exact, talk(Some(1_000_003)));
         assert_eq!(exact, talk(Some(50_000_000)));
+    }
+
+    #[test]
+    fn a_packet_that_is_damaged_on_its_way_arrives_so() {
+        let mut network = Network::new();
+        let [a, b] = ["a", "b"].map(|name| network.add_node(name));
+        network.connect(a, b, &spec("delay=1ms,corrupt=100%"), &spec("delay=1ms"), 1);
+        network.send(ms(0), a, b, vec![0; 100]).unwrap();
+        let (at, node, packet) = network.poll(ms(9)).unwrap();
+        let ones: u32 = packet.iter().map(|byte| byte.count_ones()).sum();
+        assert_eq!((at, node, packet.len(), ones), (ms(1), b, 100, 1));
     }
 }

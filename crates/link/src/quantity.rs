@@ -136,6 +136,10 @@ mod tests {
         assert_eq!(fraction("0.01"), Ok(0.01));
         assert_eq!(room("64kib"), Ok(Room::Bytes(65_536)));
         assert_eq!(room("100p"), Ok(Room::Packets(100)));
+        assert_eq!(duration("1.500000000000s"), Ok(Duration::from_millis(1500)), "twelve digits");
+        assert_eq!(duration("0"), Ok(Duration::ZERO));
+        assert_eq!((fraction("100 %"), fraction("1")), (Ok(1.0), Ok(1.0)));
+        assert_eq!((rate("1bit"), room("1p"), room("1b")), (Ok(1), Ok(Room::Packets(1)), Ok(Room::Bytes(1))));
     }
 
     #[test]
@@ -143,7 +147,7 @@ mod tests {
         for text in ["100", "100mbps", "0mbit", "-1mbit", "1e3mbit", "0.5bit", "mbit", "1..2mbit", "1.mbit", ""] {
             assert!(rate(text).is_err(), "{text}");
         }
-        for text in ["15", "0.5ns", "99999999999999999999s", "ms", ".5ms"] {
+        for text in ["15", "0.5ns", "1.5000000000000s", "99999999999999999999s", "ms", ".5ms"] {
             assert!(duration(text).is_err(), "{text}");
         }
         for text in ["101%", "1.1", "-1%", "nan", "inf", "1e-3", "%", "."] {
