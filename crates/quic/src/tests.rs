@@ -164,6 +164,66 @@ fn a_retreat_deletes_the_memory_and_listeners_are_told_with_packet_numbers() {
 }
 
 #[test]
+fn a_connection_that_may_not_jump_has_no_packets_of_a_jump() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let listener: Listener = {
+        let told = Arc::clone(&told);
+        Arc::new(move |change: &StartEvent| told.lock().unwrap().push((change.event.new, change.first, change.last)))
+    };
+    let memory = memory("careful-resume", Options { listener: Some(listener), ..Options::default() });
+    teach(&memory, 480_000);
+    let at = now();
+    let (mut first, ..) = built(&memory, true);
+    first_flight(&mut first, at);
+    told.lock().unwrap().clear();
+    let (mut second, ..) = built(&memory, true);
+    first_flight(&mut second, at);
+    assert_eq!(*told.lock().unwrap(), [(Phase::Normal, None, None)]);
+}
+
+#[test]
+fn what_a_connection_has_shown_is_learned_when_it_is_asked_for_and_at_its_end() {
+    for ends in [false, true] {
+        let memory = memory("careful-resume", Options::default());
+        let (mut controller, watch, _factory) = built(&memory, true);
+        let at = now();
+        first_flight(&mut controller, at);
+        watch.learn(at + 45 * MS);
+        assert!(watch.sample().is_none() && memory.with(|history| history.is_empty()), "one window says little");
+        for round in 1..5 {
+            first_flight(&mut controller, at + round * 45 * MS);
+        }
+        assert_eq!(watch.sample().map(|sample| sample.rtt), Some(40 * MS));
+        let later = at + 230 * MS;
+        if ends {
+            watch.close(later);
+        } else {
+            watch.learn(later);
+        }
+        let known = memory.plan(later, remote(1), true).remembered().expect("it has been learned");
+        assert_eq!((known.rtt, watch.sample().is_none()), (40 * MS, ends));
+    }
+}
+
+#[test]
+fn a_window_is_shown_as_it_is_and_is_never_less_than_two_packets() {
+    let memory = memory("careful-resume", Options::default());
+    let (mut first, _watch, factory) = built(&memory, true);
+    let mut other: Box<Controller> = factory.build(now(), 1200).into_any().downcast().unwrap();
+    for controller in [&mut first, &mut other] {
+        let at = now();
+        assert_eq!((controller.initial_window(), controller.window()), (12_000, 12_000));
+        assert_eq!((controller.metrics().congestion_window, controller.metrics().ssthresh), (12_000, None));
+        controller.on_sent(at, 1200, 0);
+        controller.on_congestion_event(at + MS, at, false, 1200);
+        let metrics = controller.metrics();
+        assert_eq!((metrics.congestion_window, metrics.ssthresh), (8400, Some(8400)));
+        controller.on_mtu_update(9000);
+        assert_eq!((controller.window(), controller.initial_window()), (18_000, 12_000));
+    }
+}
+
+#[test]
 fn on_another_network_nothing_of_the_first_is_used_and_nothing_taught() {
     let memory = memory("careful-resume", Options::default());
     teach(&memory, 480_000);
@@ -190,6 +250,11 @@ fn what_was_received_makes_windows_to_receive_as_much_and_no_window_to_send() {
     let plan = memory.plan(now(), remote(1), true);
     assert_eq!((plan.stream_window(), plan.remembered()), (Some(15_000_000), None));
     assert_eq!(plan.initial_rtt(), Some(600 * MS));
+    // Twice as much in twice the time, on a network that has bits of its own.
+    memory.move_to(NetworkId(u64::MAX));
+    assert_eq!(memory.plan(now(), remote(1), true).stream_window(), None);
+    memory.received(now(), remote(1).ip(), 12_500_000, Duration::from_secs(2), 600 * MS);
+    assert_eq!(memory.plan(now(), remote(1), true).stream_window(), Some(15_000_000));
     memory.received(now(), remote(2).ip(), 1000, Duration::from_secs(1), MS);
     assert_eq!(
         memory.plan(now(), remote(2), true).stream_window(),
@@ -287,7 +352,16 @@ fn what_was_kept_as_bytes_is_known_to_the_next_process_and_nothing_else_is_taken
     for damaged in [&bytes[..9], &bytes[1..], &bytes[..bytes.len() - 1]] {
         assert_eq!(store(damaged, 0).err(), Some(NotAStore));
     }
+    let records = |bytes: &[u8]| {
+        let records: std::collections::BTreeSet<_> =
+            bytes[24..].chunks((bytes.len() - 24) / 2).map(<[u8]>::to_vec).collect();
+        (bytes[..24].to_vec(), records)
+    };
+    assert_eq!(records(&CarefulResume::new(store(&bytes, 60).unwrap()).to_bytes()), records(&bytes), "all of it");
+    assert!(NotAStore.to_string().contains("Store::memory()"));
     let other = CarefulResume::new(store(&[], 0).unwrap());
+    // Its first eight bytes are no one byte: by chance they would be once in 2^56 times.
+    assert!(other.to_bytes()[8..16].windows(2).any(|pair| pair[0] != pair[1]));
     assert_ne!(other.to_bytes(), CarefulResume::new(store(&[], 0).unwrap()).to_bytes(), "each has a secret of its own");
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::Options;
 use crate::tests::{memory, remote, teach};
+use headstart_core::cwnd::start::Phase;
 use s2n_quic_core::time::{Clock as _, NoopClock};
 
 const MS: Duration = Duration::from_millis(1);
@@ -16,6 +17,7 @@ fn path(memory: &CarefulResume) -> Path {
 /// The initial window goes out and comes back after 40 ms; when it has.
 fn first_flight(path: &mut Path, at: Timestamp) -> Timestamp {
     for packet in 0..10 {
+        assert!(!path.is_congestion_limited());
         path.has_left(at + packet * MS / 10, PACKET, Some(false), 40 * MS);
     }
     assert_eq!(path.bytes_in_flight(), 12_000);
@@ -91,8 +93,13 @@ fn a_loss_lets_one_packet_through_and_ends_the_jump() {
     path.is_lost(now + 41 * MS, now, PACKET as u32, false);
     assert!(path.congestion_window() < 240_000);
     assert!(path.requires_fast_retransmission());
+    path.has_left(now + 41 * MS, 0, Some(false), 40 * MS);
+    assert!(path.requires_fast_retransmission(), "an acknowledgement alone is not it");
     path.has_left(now + 41 * MS, PACKET, Some(false), 40 * MS);
     assert!(!path.requires_fast_retransmission());
+    path.is_lost(now + 42 * MS, now, PACKET as u32, false);
+    assert!(!path.requires_fast_retransmission(), "one for all that is lost of a flight");
+    path.has_left(now + 42 * MS, PACKET, Some(false), 40 * MS);
     assert_eq!(path.bytes_in_flight() as usize, 100 * PACKET);
 }
 
@@ -110,7 +117,56 @@ fn ten_packets_leave_at_once_and_the_rest_at_the_pace_of_the_window() {
     paced.has_left(at, PACKET, Some(false), 40 * MS);
     let wait = paced.earliest_departure_time().unwrap().saturating_duration_since(at);
     assert!((2 * MS - MS / 10..2 * MS + MS / 10).contains(&wait), "{wait:?}");
+    // A window that came down is spread over the round trip with a quarter to spare: one each 40 / 1.25 / 7 ms.
+    paced.is_lost(at + MS, at, PACKET as u32, false);
+    assert_eq!(paced.congestion_window(), 8400);
+    let before = paced.spread.unwrap();
+    paced.has_left(at + MS, PACKET, Some(false), 40 * MS);
+    let step = paced.spread.unwrap().saturating_duration_since(before);
+    assert!((MS * 457 / 100..MS * 458 / 100).contains(&step), "{step:?}");
+    let mut just_far_enough = path(&memory);
+    (0..11).for_each(|_| just_far_enough.has_left(at, PACKET, Some(false), 2 * MS));
+    assert!(just_far_enough.earliest_departure_time().is_some());
     let mut near = path(&memory);
     (0..50).for_each(|_| near.has_left(at, PACKET, Some(false), MS));
     assert_eq!(near.earliest_departure_time(), None, "a timer would take longer than the path");
+}
+
+#[test]
+fn a_window_doubles_only_while_nothing_is_tried_or_was_lost() {
+    let memory = memory("careful-resume", Options::default());
+    teach(&memory, 480_000);
+    let at = NoopClock.get_time() + 1000 * MS;
+    let doubles = |path: &Path| path.controller().is_in_slow_start();
+    let mut known = path(&memory);
+    assert!(doubles(&known));
+    let now = first_flight(&mut known, at);
+    assert!(!doubles(&known), "what is remembered is being tried");
+    let mut unknown = path(&memory);
+    first_flight(&mut unknown, at);
+    assert!(doubles(&unknown));
+    unknown.is_lost(now, at, PACKET as u32, false);
+    assert!(!doubles(&unknown));
+    unknown.is_lost(now + MS, now, PACKET as u32, true);
+    assert!(doubles(&unknown) && unknown.congestion_window() == 2400, "it begins again below where it was");
+}
+
+#[test]
+fn the_packets_of_a_jump_are_numbered_as_they_leave() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let listener: crate::Listener = {
+        let told = Arc::clone(&told);
+        Arc::new(move |change: &crate::StartEvent| {
+            told.lock().unwrap().push((change.event.new, change.first, change.last));
+        })
+    };
+    let memory = memory("careful-resume", Options { listener: Some(listener), ..Options::default() });
+    teach(&memory, 480_000);
+    let at = NoopClock.get_time() + 1000 * MS;
+    let mut path = path(&memory);
+    // An acknowledgement alone has a number, too.
+    path.has_left(at, 0, None, Duration::ZERO);
+    let now = first_flight(&mut path, at);
+    (0..200).for_each(|_| path.has_left(now, PACKET, Some(false), 40 * MS));
+    assert_eq!(*told.lock().unwrap(), [(Phase::Unvalidated, Some(11), None), (Phase::Validating, Some(11), Some(210))]);
 }

@@ -123,7 +123,12 @@ fn record(memory: &CarefulResume, remote: IpAddr) -> Record {
 fn what_is_old_is_not_carried_and_what_a_server_knows_itself_is_not_replaced() {
     let (first, second, remote) = (server(1), server(2), IpAddr::from([192, 0, 2, 1]));
     teach(&first, now(&first), remote);
-    let carried = record(&first, remote).encode();
+    let learned = record(&first, remote);
+    let carried = learned.encode();
+    let lifetime = first.with(|history| history.settings().lifetime(learned.medium));
+    let third = server(3);
+    third.bring(learned.at + lifetime, remote, &carried);
+    assert!(!third.with(|history| history.is_empty()), "it is good to the last");
     let later = now(&second) + Duration::from_secs(7200);
     assert_eq!(first.to_carry(later, remote), None);
     second.bring(later, remote, &carried);
@@ -164,7 +169,7 @@ async fn fetch(client: &Endpoint, config: &ClientConfig, to: &Endpoint) {
 }
 
 #[tokio::test]
-async fn a_real_client_carries_the_record_of_its_path_to_a_server_that_never_saw_it() {
+async fn a_real_client_carries_the_learned_its_path_to_a_server_that_never_saw_it() {
     let (config, client_config) = configurations();
     let memories = [server(1), server(2)];
     let configs = memories.each_ref().map(|memory| {
