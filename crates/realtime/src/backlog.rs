@@ -297,4 +297,32 @@ mod tests {
         assert!(comes(&backlog, "127.0.0.1", 0) && comes(&backlog, "127.0.0.1", 1));
         assert!(first.as_mut().poll(&mut cx).is_ready() && second.as_mut().poll(&mut cx).is_ready());
     }
+
+    #[test]
+    fn where_half_is_taken_a_network_has_its_share_and_no_more() {
+        let backlog = Backlog::new(64);
+        let came = |address: &str| (0..100).filter(|n| comes(&backlog, address, *n)).count();
+        assert_eq!([came("198.51.100.1"), came("192.0.2.7"), came("192.0.2.8")], [32, 4, 4]);
+        assert_eq!(backlog.lines().count(), 40);
+    }
+
+    #[test]
+    fn among_networks_that_have_one_each_none_gives_way() {
+        let backlog = Backlog::new(4);
+        for (address, has) in [("192.0.2.1", true), ("192.0.2.1", true), ("192.0.2.1", false)] {
+            assert_eq!(comes(&backlog, address, 1), has);
+        }
+        assert!(comes(&backlog, "192.0.2.2", 2) && comes(&backlog, "192.0.2.3", 3));
+        assert!(comes(&backlog, "192.0.2.4", 4), "the second of the first gives way");
+        assert!(!comes(&backlog, "192.0.2.5", 5));
+        let names: Vec<u32> = std::iter::from_fn(|| taken(&backlog)).map(|session| session.0).collect();
+        assert_eq!(names, [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn of_two_that_found_the_last_place_both_have_it() {
+        let backlog = Backlog::new(2);
+        [1, 2, 3].into_iter().for_each(|n| backlog.put(from(&format!("192.0.2.{n}")), named(n)));
+        assert_eq!(backlog.lines().count(), 3);
+    }
 }

@@ -355,3 +355,6 @@ impl Line {
         [self.places.of(from), self.places.of_site(from)]
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -434,6 +434,20 @@ mod tests {
     }
 
     #[test]
+    fn there_are_as_many_places_as_wanted_unless_descriptors_are_few() {
+        let files = places(usize::MAX, 1);
+        assert!(files > 2, "this process has descriptors");
+        assert_eq!([places(2, 1), places(usize::MAX, 2), places(512, usize::MAX)], [2, files / 2, 1]);
+    }
+
+    #[test]
+    fn a_place_says_which_user_of_this_host_has_it() {
+        let admission = with(32);
+        let user = |from| admission.arrive_at(at(0), from).unwrap().place.user();
+        assert_eq!([Network::User(1000), Network::Own, from("192.0.2.1")].map(user), [Some(1000), None, None]);
+    }
+
+    #[test]
     fn a_place_that_is_left_is_free() {
         let admission = with(2);
         let first = admission.enter_now().unwrap();
