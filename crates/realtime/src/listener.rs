@@ -436,4 +436,32 @@ mod tests {
         assert!(far.read(&mut [0; 64]).await.unwrap() > 0, "it is welcome");
         drop(session);
     }
+
+    #[test]
+    fn sessions_that_are_over_are_looked_for_now_and_then_and_remembered_for_a_while() {
+        let mut sessions = Sessions::default();
+        let id = |n: u32| SessionId(u128::from(n).to_le_bytes());
+        let begin = || {
+            let messenger = Messenger::new(OURS, Config::default().settings().unwrap());
+            Shared::new(messenger, Clock::new(), PATIENCE)
+        };
+        let (goes_on, closed) = (begin(), begin());
+        closed.close(crate::ending::Why::Closed);
+        for (n, shared) in [(0, &goes_on), (1, &closed)] {
+            sessions.known.insert(id(n), Arc::downgrade(shared));
+        }
+        (2..2000).for_each(|n| _ = sessions.known.insert(id(n), Weak::new()));
+        assert!(sessions.get(id(0)).is_some() && [1, 2].iter().all(|n| sessions.get(id(*n)).is_none()));
+        (1..SELDOM).for_each(|_| sessions.tidy());
+        assert_eq!((sessions.known.len(), sessions.over.len()), (2000, 0));
+        sessions.tidy();
+        assert_eq!((sessions.known.len(), sessions.over.len()), (1, REMEMBERED));
+        assert!(sessions.was(id(0)) && sessions.was(sessions.over[0]) && !sessions.was(id(5000)));
+        // From the beginning again.
+        sessions.known.insert(id(5000), Weak::new());
+        (1..SELDOM).for_each(|_| sessions.tidy());
+        assert_eq!(sessions.known.len(), 2);
+        sessions.tidy();
+        assert_eq!((sessions.known.len(), sessions.over.back()), (1, Some(&id(5000))));
+    }
 }

@@ -498,3 +498,6 @@ impl futures_core::Stream for Receiver {
         self.0.poll_receive(cx)
     }
 }
+
+#[cfg(test)]
+mod tests;

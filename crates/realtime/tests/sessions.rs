@@ -1,10 +1,15 @@
 //! Sessions over loopback and over streams in memory.
 
+use futures_core::Stream;
+use futures_sink::Sink;
 use headstart_core::realtime::frame::Frame;
 use headstart_core::realtime::{Hello, LaneId, SessionId};
-use headstart_realtime::{Config, Kind, Listener, Session};
+use headstart_realtime::{Config, Kind, Lane, Listener, Session};
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -257,6 +262,38 @@ async fn a_peer_that_accepts_and_closes_without_a_word_is_not_asked_ever_faster(
     .await;
     assert!(came < 40, "{came} connections in two seconds");
     drop(near);
+}
+
+#[tokio::test]
+async fn a_lane_is_a_sink_that_has_room_and_the_receiving_half_is_a_stream() {
+    let (near, far, _listener) = pair("plain").await;
+    let (sender, _) = near.split();
+    let (mut lane, mut values) = (sender.lane(0, Kind::Event), sender.lane(1, Kind::Latest));
+    let ready = |lane: &mut Lane| Pin::new(lane).poll_ready(&mut Context::from_waker(Waker::noop()));
+    let mut sent = 0u32;
+    while let Poll::Ready(result) = ready(&mut lane) {
+        result.unwrap();
+        let bytes = [&sent.to_be_bytes()[..], &[0; 1000]].concat();
+        Pin::new(&mut lane).start_send(bytes).unwrap();
+        sent += 1;
+    }
+    assert!(sent > 100, "{sent}");
+    assert!(ready(&mut values).is_ready(), "a value takes the place of another");
+    // It becomes ready as the other side takes something.
+    let waiting = tokio::spawn(async move {
+        poll_fn(|cx| Pin::new(&mut lane).poll_ready(cx)).await.unwrap();
+        lane
+    });
+    let (_, mut receiver) = far.split();
+    for n in 0..sent {
+        let message = patient(poll_fn(|cx| Pin::new(&mut receiver).poll_next(cx))).await.unwrap();
+        assert_eq!(message.bytes[..4], n.to_be_bytes());
+    }
+    let lane = patient(waiting).await.unwrap();
+    patient(lane.send(b"last")).await.unwrap();
+    assert_eq!(patient(receiver.receive()).await.unwrap().bytes, b"last");
+    drop((sender, lane, values));
+    assert_eq!(patient(receiver.receive()).await, None);
 }
 
 #[test]

@@ -1,0 +1,136 @@
+//! A session without tasks: what its peer says is handed to it, and nothing is written.
+
+use super::*;
+use headstart_core::realtime::frame::Frame;
+use headstart_core::realtime::{Connection as Number, Hello, Input, MAX_CONNECTIONS};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::task::Waker;
+
+const ID: SessionId = SessionId([7; 16]);
+
+/// One with a connection that has said for which session it is.
+fn begun() -> Session {
+    let shared = Shared::new(Messenger::new(ID, Settings::new("plain").unwrap()), Clock::new(), PATIENCE);
+    let session = Session::of(shared);
+    assert!(opened(&session, 0));
+    let hello = Hello { session: ID, connection: 0, interval_micros: 0, technique: "plain", goes_on: false };
+    hears(&session, &Frame::Hello(hello));
+    session
+}
+
+fn opened(session: &Session, id: u32) -> bool {
+    let input = Input::Opened { connection: Number(id), rtt: None, introduce: false };
+    session.shared.opened(input, id).is_some()
+}
+
+fn hears(session: &Session, frame: &Frame<'_>) {
+    let mut bytes = Vec::new();
+    frame.encode(&mut bytes);
+    session.shared.received(0, &bytes).unwrap();
+}
+
+fn hears_message(session: &Session, seq: u64, length: usize) {
+    let payload = &vec![7; length];
+    hears(session, &Frame::Message { lane: LaneId(0), kind: Kind::Event, seq, key: 0, payload });
+}
+
+fn takes(session: &Session) -> bool {
+    session.try_receive(&mut Vec::new()).is_some()
+}
+
+fn is_readable(session: &Session) -> bool {
+    let mut state = session.shared.lock();
+    let mut all = [PollFd::new(state.signal().unwrap(), PollFlags::IN)];
+    poll(&mut all, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
+}
+
+#[test]
+fn a_descriptor_is_readable_while_there_is_something_to_take_or_the_end() {
+    let session = begun();
+    assert!(!is_readable(&session) && session.descriptor().unwrap() > 0);
+    (0..2).for_each(|seq| hears_message(&session, seq, 10));
+    assert!(is_readable(&session));
+    assert!(takes(&session) && is_readable(&session) && takes(&session) && !takes(&session));
+    assert!(!is_readable(&session));
+    hears(&session, &Frame::Bye { untaken: 0 });
+    assert!(is_readable(&session), "the peer has left");
+    let closed = begun();
+    closed.shared.close(Why::Closed);
+    assert!(is_readable(&closed));
+    let late = begun();
+    hears_message(&late, 0, 10);
+    assert!(is_readable(&late), "what came before it was asked for");
+}
+
+#[test]
+fn a_session_that_was_left_is_spent_when_all_is_taken() {
+    let session = begun();
+    assert!(!session.is_spent());
+    hears_message(&session, 0, 10);
+    assert!(!session.is_spent());
+    hears(&session, &Frame::Bye { untaken: 2 });
+    assert_eq!(
+        (session.is_spent(), session.ending().map(|ending| ending.why)),
+        (false, Some(Why::Left { untaken: 2 }))
+    );
+    assert!(takes(&session) && session.is_spent());
+    let closed = begun();
+    closed.shared.close(Why::Gone);
+    assert_eq!((closed.is_spent(), closed.ending().map(|ending| ending.why)), (true, Some(Why::Gone)));
+}
+
+#[test]
+fn a_session_that_waits_among_many_keeps_little_and_has_one_connection() {
+    let session = begun();
+    assert!(session.shared.may_join() && !session.shared.lock().must_not_read());
+    session.confine(true);
+    assert!(!session.shared.may_join() && !session.shared.lock().must_not_read());
+    (0..20).for_each(|seq| hears_message(&session, seq, 1000));
+    assert!(session.shared.lock().must_not_read());
+    session.confine(false);
+    assert!(session.shared.may_join() && !session.shared.lock().must_not_read());
+    session.hold_at_most(1000);
+    assert!(session.shared.lock().must_not_read(), "the program has much to take");
+    session.shared.lock().senders.push(Waker::noop().clone());
+    assert!(!session.shared.lock().must_not_read(), "and waits for an acknowledgement itself");
+    session.shared.gone(0);
+    session.confine(true);
+    assert!(session.shared.may_join(), "one it may have");
+}
+
+#[test]
+fn a_connection_has_a_number_of_its_own_and_there_are_only_so_many() {
+    let session = begun();
+    assert!(!opened(&session, 0) && session.connections() == 1);
+    let more = (1..100).filter(|id| opened(&session, *id)).count();
+    assert_eq!((more + 1, session.connections()), (MAX_CONNECTIONS, MAX_CONNECTIONS));
+    let (arrivals, _) = session.shared.arrivals();
+    hears_message(&session, 0, 10);
+    assert_eq!((arrivals, session.shared.arrivals().0), (1, 2));
+}
+
+#[test]
+fn all_has_arrived_when_nothing_is_on_its_way_and_the_peer_did_not_die() {
+    let session = begun();
+    let looks = |session: &Session| {
+        let state = session.shared.lock();
+        (state.all_arrived(), state.is_confirmed(), state.messenger.on_their_way())
+    };
+    assert_eq!(looks(&session), (true, true, 0));
+    session.lane(0, Kind::Event).try_send(0, b"x").unwrap();
+    assert_eq!((looks(&session), session.unconfirmed()), ((false, false, 1), 1));
+    let idle = begun();
+    idle.shared.gone(0);
+    idle.shared.close(Why::Lost(PATIENCE));
+    assert_eq!(looks(&idle), (true, true, 0), "nothing was sent");
+}
+
+#[test]
+fn names_of_sessions_are_not_guessed() {
+    let [one, other] = [(); 2].map(|()| draw_id().unwrap());
+    assert!(one != other && one != SessionId::default());
+    let named = begun();
+    named.name_peer(Some("192.0.2.1:9"));
+    named.name_peer(Some("192.0.2.2:9"));
+    assert_eq!(named.shared.peer.get().map(String::as_str), Some("192.0.2.1:9"), "the first stays");
+}
