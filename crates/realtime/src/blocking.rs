@@ -251,3 +251,58 @@ impl Listener {
         self.0.stop();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Generous: nothing here is about speed.
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_program_dials_once_at_a_time_and_not_after_the_end() {
+        let dialling = Dialling::default();
+        let refused = || dialling.run(|| Ok(())).unwrap_err().kind();
+        assert_eq!(dialling.run(|| Ok(refused())).unwrap(), io::ErrorKind::WouldBlock);
+        assert!(dialling.run(|| Ok(())).is_ok(), "the first has come back");
+        // The end comes while one is under way.
+        let run = dialling.run(|| {
+            dialling.end();
+            Ok(())
+        });
+        assert!(run.is_ok());
+        assert_eq!(refused(), io::ErrorKind::NotConnected);
+    }
+
+    #[test]
+    fn a_socket_of_the_program_is_a_stream_if_it_is_of_tcp_or_unix() {
+        let _here = runtime().unwrap().enter();
+        let (unix, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert!(stream(unix.into()).is_ok());
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(stream(std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap().into()).is_ok());
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert!(stream(file.into()).is_err());
+    }
+
+    #[test]
+    fn the_handles_say_what_those_of_async_programs_say() {
+        let listener = Listener::bind("127.0.0.1:0").unwrap();
+        listener.set_patience(LONG);
+        let near = Session::connect(&listener.address().unwrap().to_string(), Config::default()).unwrap();
+        let far = listener.accept_within(LONG).unwrap().unwrap();
+        assert_eq!(far.session.patience(), LONG);
+        near.set_patience(LONG * 2);
+        assert_eq!((near.session.patience(), near.session.connections() > 0), (LONG * 2, true));
+        for n in 0..3 {
+            near.send(0, Kind::Ordered, 0, &[n]).unwrap();
+        }
+        assert!(near.delivered_within(LONG));
+        assert_eq!((near.stats().sent, near.unconfirmed(), near.ending()), (3, 0, None));
+        assert_eq!(far.descriptor().unwrap(), far.session.descriptor().unwrap());
+        assert!(far.descriptor().unwrap() > 0);
+        assert_eq!([(); 3].map(|()| far.receive().unwrap().bytes[0]), [0, 1, 2]);
+        assert!(near.close());
+        assert!(far.receive().is_none() && far.ending().is_some());
+    }
+}

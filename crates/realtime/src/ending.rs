@@ -63,3 +63,22 @@ impl std::fmt::Display for Ending {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_says_why_and_what_may_not_have_arrived() {
+        let told = |why, unconfirmed| Ending { why, unconfirmed }.to_string();
+        assert_eq!(told(Why::Closed, 0), "this side closed it");
+        assert_eq!(told(Why::Left { untaken: 0 }, 0), "the peer closed it");
+        assert_eq!(
+            told(Why::Left { untaken: 4 }, 3),
+            "the peer closed it and left 4 messages unread; 3 messages may not have arrived"
+        );
+        assert_eq!(told(Why::Lost(Duration::from_millis(2500)), 0), "the peer stopped answering: nothing for 2.5 s");
+        assert!(told(Why::Silent(Duration::from_secs(30)), 1).starts_with("the peer did not answer for 30 s"));
+        assert_eq!(told(Why::Gone, 0), told(Why::Stranger(FrameError::Gone), 0));
+    }
+}

@@ -546,3 +546,51 @@ pub unsafe extern "C" fn hs_session_close(session: *mut Session) -> c_int {
     let session = unsafe { Box::from_raw(session) };
     if session.close() { HS_OK } else { HS_UNCONFIRMED }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ending::Ending;
+    use headstart_core::realtime::FrameError;
+    use std::collections::BTreeSet;
+
+    fn text(code: c_int) -> &'static str {
+        // SAFETY: a string that ends with a zero and is never freed.
+        unsafe { CStr::from_ptr(hs_error_text(code)) }.to_str().unwrap()
+    }
+
+    #[test]
+    fn every_end_and_every_error_has_its_code() {
+        let ms = Duration::from_millis(1);
+        let ends = [
+            (Why::Closed, HS_CLOSED),
+            (Why::Left { untaken: 1 }, HS_LEFT),
+            (Why::Gone, HS_GONE),
+            (Why::Lost(ms), HS_LOST),
+            (Why::Silent(ms), HS_SILENT),
+            (Why::Stranger(FrameError::Gone), HS_STRANGER),
+        ];
+        let over = ends.map(|(why, wanted)| (SessionError::Over(Ending { why, unconfirmed: 3 }), wanted));
+        let unknown = Config { technique: "none such".into(), ..Config::default() }.settings().unwrap_err();
+        let errors = [
+            (SessionError::Connect(std::io::ErrorKind::NotFound.into()), HS_CONNECT),
+            (SessionError::Technique(unknown), HS_TECHNIQUE),
+            (SessionError::TimedOut, HS_TIMEOUT),
+            (SessionError::Send(SendError::Full(0)), HS_FULL),
+            (SessionError::Send(SendError::TooLong(1 << 20)), HS_TOO_LONG),
+            (SessionError::Send(SendError::NoLane(99)), HS_INVALID),
+        ];
+        for (error, wanted) in over.into_iter().chain(errors) {
+            assert_eq!((code(&error), sent(Err(error))), (wanted, wanted), "{}", text(wanted));
+        }
+        assert_eq!([sent(Ok(Sent::Accepted)), sent(Ok(Sent::Conflated))], [HS_OK, 1]);
+        assert_eq!(millis(1500), Duration::from_millis(1500));
+    }
+
+    #[test]
+    fn every_code_has_a_text_of_its_own_and_no_other_number_has_one() {
+        let texts: BTreeSet<&str> = TEXTS.iter().map(|(code, _)| text(*code)).collect();
+        assert_eq!(texts.len(), TEXTS.len());
+        assert_eq!([text(HS_OK), text(HS_TIMEOUT), text(12_345)], ["it worked", "timed out", "an unknown code"]);
+    }
+}

@@ -351,6 +351,12 @@ mod tests {
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
         assert!(SecretKey::read(&path).unwrap_err().to_string().contains("chmod 600"));
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        let folder = folder.path();
+        for (mode, why) in [(0o755, "not a regular file"), (0o700, "")] {
+            std::fs::set_permissions(folder, PermissionsExt::from_mode(mode)).unwrap();
+            let error = SecretKey::read(folder).unwrap_err();
+            assert!(matches!(error, KeyError::File { .. }) && error.to_string().contains(why), "{error}");
+        }
         std::fs::write(&path, [0xff; 90]).unwrap();
         assert!(matches!(SecretKey::read(&path), Err(KeyError::NotAKey(_))));
     }
@@ -372,9 +378,10 @@ mod tests {
         assert_eq!(public.to_string().parse::<PublicKey>().unwrap(), public);
         // From another implementation: OpenSSL 3, `openssl pkey` of the same seed.
         assert_eq!(public.to_string(), "ea4a6c63e29c520abef5507b132ec5f9954776aebebe7b92421eea691446d22c");
-        for text in ["", "ea4a", &"x".repeat(64), &"é".repeat(32)] {
+        for text in ["", "ea4a", &"x".repeat(64), &"é".repeat(32), &"+1".repeat(32), &"1".repeat(66)] {
             assert!(text.parse::<PublicKey>().unwrap_err().to_string().contains("64 hexadecimal"));
         }
-        assert!(!format!("{key:?}").contains("07"));
+        assert!(!format!("{key:?}").contains("07") && format!("{key:?}").contains("not shown"));
+        assert_eq!(format!("{public:?}"), public.to_string());
     }
 }
