@@ -207,7 +207,7 @@ fn a_message_after_a_long_silence_meets_the_neighbours_in_the_midst_of_their_tra
     delays.sort_unstable();
     // The rest of a transmission of up to 3.2 ms, and for some another, or a collision.
     assert!((500..4000).contains(&percentile(&delays, 50)), "{} us", percentile(&delays, 50));
-    // What nobody of this link has seen is not played.
+    // What happens while nothing is sent is not played.
     let centuries = 10_000_000_000_000;
     duplex.push(ms(centuries), Way::Up, vec![0u8; 100]).unwrap();
     assert!(duplex.poll(ms(centuries + 900)).is_some());
