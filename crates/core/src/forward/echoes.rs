@@ -1,6 +1,6 @@
 //! Echo requests (ping) and their replies: the program that asked gets what came back, and what the network says of it.
 
-use super::observed::Trips;
+use super::echo_flow::EchoFlow;
 use super::{Output, Packet, Record};
 use crate::time::{Duration, Instant};
 use crate::wire::ip::icmp::{self, Trouble};
@@ -12,61 +12,6 @@ use std::net::IpAddr;
 const LIFETIME: Duration = Duration::from_secs(60);
 /// Askers at a time; whose last request is oldest makes room.
 const MOST: usize = 256;
-
-/// Requests of an asker that wait for their replies. 64: a minute's, at one a second.
-const MOST_WAITING: usize = 64;
-
-/// Requests of one asker to one peer, and the replies.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EchoFlow {
-    /// The program that asks.
-    pub app: IpAddr,
-    /// The peer that is asked.
-    pub peer: IpAddr,
-    /// The number of the asker.
-    pub id: u16,
-    /// When the first request came by.
-    pub began: Instant,
-    /// When the last one did.
-    pub last: Instant,
-    /// Requests.
-    pub requests: u64,
-    /// Replies.
-    pub replies: u64,
-    /// From request to reply.
-    pub trips: Trips,
-    /// Messages of ICMP that say that a request has not arrived.
-    pub icmp_errors: u32,
-    waiting: VecDeque<(u16, Instant)>,
-}
-
-/// The number of a message among those of its asker (RFC 792, RFC 4443).
-fn sequence(message: &[u8]) -> Option<u16> {
-    message.get(6..8).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
-}
-
-impl EchoFlow {
-    fn new(now: Instant, app: IpAddr, peer: IpAddr, id: u16) -> Self {
-        let (trips, waiting) = (Trips::default(), VecDeque::new());
-        Self { app, peer, id, began: now, last: now, requests: 0, replies: 0, trips, icmp_errors: 0, waiting }
-    }
-
-    fn requested(&mut self, now: Instant, message: &[u8]) {
-        (self.last, self.requests) = (now, self.requests + 1);
-        if self.waiting.len() >= MOST_WAITING {
-            self.waiting.pop_front();
-        }
-        self.waiting.extend(sequence(message).map(|number| (number, now)));
-    }
-
-    fn replied(&mut self, now: Instant, message: &[u8]) {
-        self.replies += 1;
-        let place = self.waiting.iter().position(|(number, _)| Some(*number) == sequence(message));
-        if let Some((_, asked)) = place.and_then(|place| self.waiting.remove(place)) {
-            self.trips.trip(now.since(asked));
-        }
-    }
-}
 
 /// Which program has asked which peer, by the number of the program's requests.
 #[derive(Debug, Default)]

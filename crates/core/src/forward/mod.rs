@@ -9,6 +9,7 @@
 pub mod active;
 mod callers;
 mod datagrams;
+mod echo_flow;
 mod echoes;
 mod forwarder;
 mod fragments;
@@ -29,7 +30,7 @@ mod udp_flow;
 #[cfg(test)]
 mod tests;
 
-pub use echoes::EchoFlow;
+pub use echo_flow::EchoFlow;
 pub use forwarder::{Forwarder, NotCarried, Tally};
 pub use observed::{Facts, Flow, FlowEnd, Gaps, Limits, Side, TcpStats, Transfer, Trips};
 pub use record::{DnsExchange, Record};

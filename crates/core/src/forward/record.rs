@@ -1,6 +1,6 @@
 //! What has ended, and what was seen of it: what a forwarder and the programs in the kernel hand out.
 
-use super::echoes::EchoFlow;
+use super::echo_flow::EchoFlow;
 use super::observed::Flow;
 use super::udp_flow::UdpFlow;
 use crate::time::{Duration, Instant};
