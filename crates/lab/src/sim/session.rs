@@ -143,7 +143,7 @@ impl Session {
     /// Nothing is visited for this long.
     pub fn idle(&mut self, time: Duration) {
         let until = self.stack.now() + time;
-        self.run(until, |_| false);
+        self.run(until, |session| session.stack.now() >= until);
     }
 
     /// Visits site number `site` of the world as often as it takes to connect or fail.

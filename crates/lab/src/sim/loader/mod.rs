@@ -196,7 +196,7 @@ impl Browser {
     /// Nothing is loaded for this long.
     pub fn idle(&mut self, time: Duration) {
         let until = self.stack.now() + time;
-        Busy { browser: self, visit: None }.run(until, |_| false);
+        Busy { browser: self, visit: None }.run(until, |busy| busy.browser.stack.now() >= until);
         self.dialler.forget_calls();
     }
 
