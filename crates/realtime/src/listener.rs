@@ -464,4 +464,41 @@ mod tests {
         sessions.tidy();
         assert_eq!((sessions.known.len(), sessions.over.back()), (1, Some(&id(5000))));
     }
+
+    #[tokio::test]
+    async fn a_session_is_not_begun_by_a_connection_of_another() {
+        let listener = Listener::unbound();
+        let (_far, near) = said_for(SessionId([8; 16]), 0).await;
+        assert!(listener.begin(OURS, near).await.is_none());
+        assert!(!listener.knows(OURS) && !listener.knows(SessionId([8; 16])));
+    }
+
+    /// What a connection that says this, and then `more`, is taken for: the interval of its session.
+    async fn introduced(bytes: &[u8], more: &[u8]) -> Option<Option<Duration>> {
+        let (mut far, near) = tokio::io::duplex(4096);
+        far.write_all(bytes).await.unwrap();
+        let listening = tokio::spawn(introduce(Box::new(near)));
+        tokio::task::yield_now().await;
+        far.write_all(more).await.unwrap();
+        match tokio::time::timeout(Duration::from_secs(60), listening).await.expect("it waits on").unwrap()? {
+            Introduced::For(entrant) => Some(entrant.config.interval),
+            Introduced::OfVersion(_) => None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_greeting_may_come_in_pieces() {
+        let greeting = |interval_micros, technique| {
+            let mut bytes = Vec::new();
+            Frame::Hello(Hello { session: OURS, connection: 0, interval_micros, technique, goes_on: false })
+                .encode(&mut bytes);
+            bytes
+        };
+        let bytes = greeting(30_000, "plain");
+        for at in [1, bytes.len() / 2, bytes.len()] {
+            let interval = introduced(&bytes[..at], &bytes[at..]).await;
+            assert_eq!(interval, Some(Some(Duration::from_millis(30))), "{at}");
+        }
+        assert_eq!(introduced(&greeting(0, "plain"), &[]).await, Some(None), "it is measured");
+    }
 }

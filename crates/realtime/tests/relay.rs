@@ -181,7 +181,13 @@ async fn who_says_nothing_or_something_else_is_dropped_and_told_of() {
         let from = stranger.local_addr().unwrap();
         assert_eq!(told.recv_timeout(PATIENCE).unwrap(), Event::Unknown(from));
     }
-    assert_eq!(relay.tally.unknown(), 3);
+    assert_eq!((relay.tally.unknown(), relay.tally.accepted(), relay.tally.answered(Answer::Gone)), (3, 3, 0));
+    patient(async {
+        while relay.tally.open() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
     relay.kill();
 }
 

@@ -1,6 +1,7 @@
 //! A session without tasks: what its peer says is handed to it, and nothing is written.
 
 use super::*;
+use crate::backlog::Waits;
 use headstart_core::realtime::frame::Frame;
 use headstart_core::realtime::{Connection as Number, Hello, Input, MAX_CONNECTIONS};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -73,7 +74,7 @@ fn a_session_that_was_left_is_spent_when_all_is_taken() {
         (session.is_spent(), session.ending().map(|ending| ending.why)),
         (false, Some(Why::Left { untaken: 2 }))
     );
-    assert!(takes(&session) && session.is_spent());
+    assert!(!Waits::is_spent(&session) && takes(&session) && session.is_spent() && Waits::is_spent(&session));
     let closed = begun();
     closed.shared.close(Why::Gone);
     assert_eq!((closed.is_spent(), closed.ending().map(|ending| ending.why)), (true, Some(Why::Gone)));
@@ -83,7 +84,7 @@ fn a_session_that_was_left_is_spent_when_all_is_taken() {
 fn a_session_that_waits_among_many_keeps_little_and_has_one_connection() {
     let session = begun();
     assert!(session.shared.may_join() && !session.shared.lock().must_not_read());
-    session.confine(true);
+    Waits::confine(&session, true);
     assert!(!session.shared.may_join() && !session.shared.lock().must_not_read());
     (0..20).for_each(|seq| hears_message(&session, seq, 1000));
     assert!(session.shared.lock().must_not_read());
