@@ -538,8 +538,8 @@ say(*connect(tcp()))
             poll(&mut ready, None).unwrap();
             let Some(call) = listener.receive().unwrap() else { continue };
             outstanding.note(call.id, call.id);
-            let flags = rustix::fs::fcntl_getfl(process::descriptor(call.thread, call.number).unwrap()).unwrap();
-            if !flags.contains(rustix::fs::OFlags::NONBLOCK) {
+            let flags = || rustix::fs::fcntl_getfl(process::descriptor(call.thread, call.number).unwrap()).unwrap();
+            if call.kind == Kind::Connect && !flags().contains(rustix::fs::OFlags::NONBLOCK) {
                 return;
             }
             listener.resume(call.id).unwrap();
