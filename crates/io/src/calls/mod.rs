@@ -104,6 +104,8 @@ struct State {
     reading: Option<(Notification, Instant, i32)>,
     blocked: usize,
     over: bool,
+    /// Nobody takes what is handed on any more.
+    closed: bool,
 }
 
 impl Calls {
@@ -174,7 +176,11 @@ impl Drop for Calls {
     fn drop(&mut self) {
         // A thread that is blocked ends when its page comes, or with this process.
         let _ = write(&self.shared.quit, &1u64.to_ne_bytes());
-        let left = std::mem::take(&mut self.shared.state().queue);
+        let left = {
+            let mut state = self.shared.state();
+            state.closed = true;
+            std::mem::take(&mut state.queue)
+        };
         left.iter().for_each(|received| self.resume(received.call.id));
     }
 }
@@ -250,6 +256,10 @@ impl Receiver {
                 continue;
             }
             let mut state = it.state();
+            if state.closed {
+                let _ = it.listener.resume(call.id);
+                return;
+            }
             state.unanswered.insert(call.id);
             state.queue.push_back(Received { call, address });
             it.ring();

@@ -130,6 +130,18 @@ fn pages_that_never_come_keep_no_other_call_waiting() {
 }
 
 #[test]
+fn what_is_being_read_at_the_end_is_the_kernels_too() {
+    let Some((page, pages)) = unanswered() else { return eprintln!("skipped: no userfaultfd for this user") };
+    let Some((thread, calls)) = under_a_filter(move || connect(page)) else { return };
+    while calls.shared.state().reading.is_none() {
+        thread::yield_now();
+    }
+    drop(calls);
+    drop(pages);
+    thread.join().unwrap();
+}
+
+#[test]
 fn a_thread_that_the_machine_lets_wait_is_waited_for_and_one_that_is_blocked_is_not() {
     let none = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
     let mut calls = Calls::new(none.into(), Outstanding::new().unwrap(), Arc::new(Closed)).unwrap();
