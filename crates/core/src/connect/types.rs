@@ -67,7 +67,7 @@ pub struct Ask {
     pub name: String,
     /// The type that is asked for.
     pub record: RecordType,
-    /// The server that it asks, as in [`Output::Query`]; the first that is asked if one must be, and then the next ones.
+    /// The server that it asks, as in [`Output::Query`](super::Output::Query); the first that is asked if one must be, and then the next ones.
     pub server: u32,
 }
 

@@ -3,7 +3,7 @@
 //! What a call is about is in the memory of its program, and that may never answer: a page that the program has to fetch (userfaultfd(2)),
 //! or one of a file whose server is gone (FUSE, NFS), blocks any thread that touches it, also where it was there a moment ago. So a thread
 //! that does nothing else receives calls and reads what they are about. It lets the kernel make those that nothing is to be done for
-//! ([`Sieve`]), which are most, and hands on the others. When it has been blocked for too long, its call is handed on unread and another
+//! (`Sieve`), which are most, and hands on the others. When it has been blocked for too long, its call is handed on unread and another
 //! thread takes its place: a few of them, and one more that reads only what is there.
 
 mod outstanding;
