@@ -59,7 +59,7 @@ async fn those_that_go_on_are_listed() {
     assert_eq!(seen.iter().map(|session| session.number).collect::<Vec<_>>(), [5, 6, 7, 8, 9, 10]);
     assert!(seen.iter().all(|session| session.technique == "auto" && session.connections > 0), "{seen:?}");
     assert_eq!(seen.iter().map(|session| session.unconfirmed).sum::<usize>(), 0);
-    // Those that connected know where to, and the others of whom.
+    // Ends that connected show the address that they connected to, and the others that of their peer.
     let to = to.to_string();
     assert_eq!(seen.iter().filter(|session| session.peer.as_ref() == Some(&to)).count(), 3, "{seen:?}");
     assert!(seen.iter().all(|session| session.peer.is_some()), "{seen:?}");

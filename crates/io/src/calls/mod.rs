@@ -198,7 +198,7 @@ impl Shared {
     fn set_alarm(&self, after: Duration) {
         let it_value = Timespec { tv_sec: after.as_secs() as i64, tv_nsec: after.subsec_nanos().into() };
         let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
-        // A time that is one.
+        // It fails for times that are none.
         let _ = timerfd_settime(&self.alarm, TimerfdTimerFlags::empty(), &once);
     }
 
@@ -217,7 +217,9 @@ impl Shared {
         let mut state = self.state();
         let Some((call, since, thread)) = state.reading else { return };
         let waited = self.clock.now() - since;
-        if waited < PATIENCE || waited < LONGEST && process::may_run(thread) {
+        let is_slow = waited < PATIENCE || waited < LONGEST && process::may_run(thread);
+        // Where the machine has no thread left, this one goes on when its page comes, or another is tried for later.
+        if is_slow || self.start(state.receiver + 1).is_err() {
             self.set_alarm(PATIENCE);
             return;
         }
@@ -227,10 +229,6 @@ impl Shared {
         state.unanswered.insert(call.id);
         state.queue.push_back(Received { call, address: Err(io::ErrorKind::TimedOut.into()) });
         self.ring();
-        if self.start(state.receiver).is_err() {
-            state.over = true;
-            self.ring();
-        }
     }
 }
 

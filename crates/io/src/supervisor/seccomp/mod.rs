@@ -172,12 +172,19 @@ impl Seccomp {
         self.look_at = (!self.held.is_empty()).then(|| engine.clock.now() + LOOK_EVERY);
     }
 
-    /// Counts what the kernel has made of the calls since, which nobody was woken for.
+    /// Tells the connector of the connects that were let go since the last time: none of them has woken this thread.
     pub fn catch_up(&mut self, engine: &mut Engine) {
         for (at, host) in self.known.passed() {
-            let request = RequestId(HELD | of_run(self.run));
+            let request = RequestId(HELD | self.next_number());
             engine.feed_at(at, Input::Passed(request, Some(host.to_string()), Pass::UnknownAddress));
         }
+    }
+
+    /// A number for a connect that no other of this run has.
+    fn next_number(&mut self) -> u64 {
+        let n = of_run(self.run) | u64::from(self.next_held);
+        self.next_held = self.next_held.wrapping_add(1);
+        n
     }
 
     /// Something arrived, or the end.
@@ -205,8 +212,7 @@ impl Seccomp {
             return self.calls.resume(call.id);
         }
         self.known.count_connect();
-        let n = of_run(self.run) | u64::from(self.next_held);
-        self.next_held = self.next_held.wrapping_add(1);
+        let n = self.next_number();
         let mut host = None;
         let served = address.map_err(|e| reason_of(&e));
         let served = served.and_then(|address| self.serve(engine, stub, n, (call, &address), &mut host));

@@ -85,7 +85,7 @@ impl Known {
         self.inner().redirected.contains(&number)
     }
 
-    /// The program of `thread` has looked what became of its connect.
+    /// The program of `thread` has asked the kernel how its connect ended.
     pub fn looks(&self, thread: i32) {
         self.inner().knowledge.looks(thread);
     }

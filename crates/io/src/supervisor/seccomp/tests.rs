@@ -178,6 +178,8 @@ impl Visit {
         serving.stop(self.port());
         let seccomp = supervisor.runs[&RUN].seccomp.as_ref().unwrap();
         let held = seccomp.held.len() + seccomp.calls.unanswered();
+        // Of those that were let go too: what is written down of one call is not another's.
+        assert_eq!(u64::from(seccomp.next_held), seccomp.connects(), "each connect has a number of its own");
         Outcome { said: said.trim().to_owned(), tally: supervisor.engine.connector.tally_of(RUN), held }
     }
 }
@@ -332,6 +334,14 @@ say(os.waitstatus_to_exitcode(os.wait()[1]))
 "#);
     assert_eq!(outcome.said, "own ok True\nown ok True\nown ok\n0\nown ok\n0");
     assert_eq!(outcome.tally.passed.into_iter().collect::<Vec<_>>(), [(Pass::SharedSocket, 4)]);
+}
+
+#[test]
+fn connects_to_addresses_that_no_program_was_given_are_the_kernels_and_are_counted() {
+    let Some(visit) = Visit::new() else { return };
+    let outcome = visit.of("for _ in range(3): say(*connect(tcp(), ('127.0.0.9', PORT)))");
+    assert_eq!(outcome.said, ["own ECONNREFUSED"; 3].join("\n"));
+    assert_eq!(outcome.tally.passed.into_iter().collect::<Vec<_>>(), [(Pass::UnknownAddress, 3)]);
 }
 
 #[test]
