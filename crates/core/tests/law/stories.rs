@@ -1,7 +1,7 @@
 //! Counter-examples that the law has found, made as simple as they go, as stories.
 
 use super::headstart::PORT;
-use super::judge::{Law, Run, judge, play};
+use super::judge::{Law, Run, judge, luck, play};
 use super::sim::{Syn, ms};
 use super::world::{Client, Fate, Front, Move, Record, Says, Server, World};
 use super::{broken_by, races};
@@ -593,4 +593,30 @@ fn a_host_that_has_refused_a_guessed_port_is_not_asked_again_there() {
         let late = World { servers: vec![server(says(20), says(300))], v4: vec![Fate::Refuses(48)], ..world() };
         keeps_only(&[Law::OneSynASecond], &World { client, front, v6: vec![Fate::Alive(248)], ..late });
     }
+}
+
+#[test]
+fn what_was_given_up_is_not_expected_to_answer_after_as_long() {
+    let servers = vec![Server { https: None, ..server(says(1), says(60)) }];
+    let world = World { servers, v4: vec![Fate::Alive(400)], v6: vec![Fate::Alive(50)], port: true, ..world() };
+    keeps_only(&[Law::InTime], &World { visits: 2, pause: 60_000, ..world });
+}
+
+#[test]
+fn what_has_answered_before_does_not_wait_behind_what_never_has() {
+    let v4 = vec![Fate::Refuses(1), Fate::Resets(259, 1), Fate::Alive(400), Fate::Alive(76)];
+    keeps_only(
+        &[Law::InTime],
+        &World { client: Client::Java, v4, v6: vec![Fate::Refuses(1); 3], visits: 2, ..world() },
+    );
+}
+
+#[test]
+fn who_connects_only_because_a_question_was_lost_connects_by_luck() {
+    let lost = Some(Record { lost: 1, ..says(1).unwrap() });
+    let servers = vec![server(after_refusing(1, 138), lost)];
+    let world = World { front: Front::Filter, servers, v6: vec![Fate::Refuses(1)], ..world() };
+    assert!(play(&Rc::new(world.clone()), None).visits[0].0.is_some());
+    let reached: Vec<_> = luck(&world).map(|bare| bare.visits[0].0.is_some()).collect();
+    assert_eq!(reached, [false, true, true, false], "AAAA lost once less or more, A refused once less or more");
 }

@@ -122,7 +122,10 @@ impl Connector {
         let Some((request, since)) = job.resolver.take() else { return };
         let mut list = self.in_order(now, job, faster);
         let network = self.path.current();
-        job.lead_with_what_is_under_way(now, &mut list, |addr| network.expected_rtt(addr).map(|rtt| rtt.smoothed));
+        // Of what was given up before it answered it is known that it takes longer, not how long.
+        let is_bound = |addr| network.peer(addr).is_some_and(|peer| peer.rtt.is_some() && !peer.has_answered);
+        let expected = |addr| network.expected_rtt(addr).filter(|_| !is_bound(addr)).map(|rtt| rtt.smoothed);
+        job.lead_with_what_is_under_way(now, &mut list, expected);
         self.tally.of(job.account).lookup_wait += now - since;
         let outcome = match list.is_empty() {
             false => "ok",
