@@ -9,8 +9,8 @@ use headstart_io::steer::keys::SecretKey;
 use headstart_io::steer::{Config, Role, Tunnel};
 use headstart_io::sys::netns::NetNs;
 use std::net::Ipv4Addr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 /// The gateway inside a tunnel.
@@ -26,6 +26,8 @@ const LOOK: Duration = Duration::from_millis(50);
 pub struct End {
     stop: Arc<AtomicBool>,
     up: Arc<AtomicBool>,
+    /// Why it ended by itself.
+    failed: Arc<OnceLock<std::io::Error>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -83,7 +85,8 @@ impl End {
         make: impl FnOnce(Clock) -> anyhow::Result<P> + Send + 'static,
     ) -> anyhow::Result<Self> {
         let (stop, up) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let (stopped, is_up, ns) = (Arc::clone(&stop), Arc::clone(&up), ns.try_clone()?);
+        let failed = Arc::new(OnceLock::new());
+        let (stopped, is_up, why, ns) = (Arc::clone(&stop), Arc::clone(&up), Arc::clone(&failed), ns.try_clone()?);
         let (tell, told) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new().name("tunnel".into()).spawn(move || {
             let clock = Clock::new();
@@ -104,7 +107,8 @@ impl End {
             let (mut tokens, mut lookout) = (Vec::new(), Lookout::default());
             while !stopped.load(Ordering::Relaxed) {
                 let until = end.deadline().min(clock.now() + LOOK);
-                if poll.look_out(&clock, &mut lookout, end.passed(), Some(until), &mut tokens).is_err() {
+                if let Err(error) = poll.look_out(&clock, &mut lookout, end.passed(), Some(until), &mut tokens) {
+                    let _ = why.set(error);
                     return;
                 }
                 tokens.iter().for_each(|token| end.ready(*token));
@@ -114,7 +118,7 @@ impl End {
                 }
             }
         })?;
-        let end = Self { stop, up, thread: Some(thread) };
+        let end = Self { stop, up, failed, thread: Some(thread) };
         told.recv().context("an end of a tunnel died")??;
         Ok(end)
     }
@@ -124,6 +128,9 @@ impl End {
 pub fn wait(ends: &[End]) -> anyhow::Result<()> {
     let clock = Clock::new();
     while !ends.iter().all(|end| end.up.load(Ordering::Relaxed)) {
+        if let Some(error) = ends.iter().find_map(|end| end.failed.get()) {
+            anyhow::bail!("an end of a tunnel cannot wait for packets: {error}");
+        }
         anyhow::ensure!(clock.now() < Instant::ZERO + PATIENCE, "a tunnel did not come up within a minute");
         clock.sleep(Duration::from_millis(10));
     }
