@@ -1,7 +1,7 @@
 //! `headstart run --measure`: programs that are called from outside, each beside the same program without headstart.
 
 use crate::lab::{Ended, HEADSTART, Lab, ended, inside, python, until};
-use crate::processes::children;
+use crate::processes::{children, measured_and_watchdog};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -280,10 +280,7 @@ inside!(what_is_killed_leaves_no_port_behind, || {
         assert!(bind().is_err(), "it is the program's");
         let command = served.child.id();
         let forwarder = children(command)[0];
-        let is_program = |number: &u32| {
-            fs::read_to_string(format!("/proc/{number}/comm")).is_ok_and(|name| name != "seccomp-watch\n")
-        };
-        let program = children(forwarder).into_iter().find(is_program).unwrap();
+        let (program, _) = measured_and_watchdog(forwarder);
         let victims = if kill_headstart { vec![command, forwarder] } else { vec![program] };
         for pid in victims {
             kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL).unwrap();

@@ -3,7 +3,7 @@
 
 use crate::inbound::{line_of, own};
 use crate::lab::{HEADSTART, Lab, ended, found, inside, python, until};
-use crate::processes::{children, is_alive};
+use crate::processes::{children, is_alive, measured_and_watchdog};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
@@ -277,14 +277,12 @@ inside!(a_program_whose_headstart_was_killed_binds_and_listens_as_without_it, ||
     for (measured, killed) in [(false, false), (true, false), (true, true)] {
         let mut program = Bound::run(&lab, measured, BINDS, &[]);
         let command = program.child.id();
-        let named = |number: &u32| fs::read_to_string(format!("/proc/{number}/comm")).unwrap_or_default();
         let mut watchdog = None;
         let mut inner = command;
         if killed {
             let forwarder = children(command)[0];
-            let (watchdogs, programs): (Vec<u32>, Vec<u32>) =
-                children(forwarder).into_iter().partition(|number| named(number) == "seccomp-watch\n");
-            (watchdog, inner) = (watchdogs.first().copied(), programs[0]);
+            let (program, other) = measured_and_watchdog(forwarder);
+            (watchdog, inner) = (Some(other), program);
             for pid in [command, forwarder] {
                 kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL).unwrap();
             }

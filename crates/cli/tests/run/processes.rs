@@ -1,5 +1,6 @@
 //! Signals to processes that a test has started, and to those alone.
 
+use crate::lab::until;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process};
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -35,7 +36,7 @@ pub fn is_alive(number: u32) -> bool {
 pub fn program_and_supervisor(run: u32) -> (u32, u32) {
     let name = |number: &u32| fs::read_to_string(format!("/proc/{number}/comm")).unwrap_or_default();
     // The name that it gives itself; before that it has that of its parent, as a program has before it is executed.
-    crate::lab::until("program and supervisor are there", || {
+    until("program and supervisor are there", || {
         let all = besides_its_watchdog(run);
         all.len() == 2
             && all.iter().filter(|number| name(number) == "headstart-super\n").count() == 1
@@ -54,6 +55,13 @@ pub fn watchdog(run: u32) -> Option<u32> {
 
 fn is_watchdog(number: u32) -> bool {
     fs::read_to_string(format!("/proc/{number}/comm")).is_ok_and(|name| name == "seccomp-watch\n")
+}
+
+/// The program that `headstart run --measure` has started, and the watchdog beside it, which may name itself a moment later. Both are children
+/// of `forwarder`.
+pub fn measured_and_watchdog(forwarder: u32) -> (u32, u32) {
+    until("its watchdog is there", || watchdog(forwarder).is_some());
+    (besides_its_watchdog(forwarder)[0], watchdog(forwarder).unwrap())
 }
 
 fn besides_its_watchdog(run: u32) -> Vec<u32> {
