@@ -13,6 +13,7 @@
 
 mod air;
 pub mod delay;
+mod direction;
 mod duplex;
 mod flight;
 mod lane;
@@ -31,6 +32,7 @@ pub mod sized;
 mod spec;
 mod text;
 
+pub use direction::{LinkSpec, Order};
 pub use duplex::{Duplex, DuplexSpec};
 pub use link::Link;
 pub use mishap::Mishaps;
@@ -38,5 +40,5 @@ pub use network::Network;
 pub use packet::{Counters, Dropped, Outcome, Packet};
 pub use preset::{Preset, UnknownPreset};
 pub use sized::{change_sized, initial_rate, parse_duplex_sized};
-pub use spec::{BadModel, Entry, Files, LinkSpec, Order, Spec};
+pub use spec::{BadModel, Entry, Files, Spec};
 pub use text::{ParseError, change, parse, parse_duplex, parse_duplex_with_files, parse_with_files};

@@ -4,11 +4,13 @@
 //! packet's content and never drops one.
 
 mod constant;
+mod recorded;
 mod trace;
 mod unlimited;
 
 pub use constant::constant;
-pub use trace::{BadTrace, Trace, trace};
+pub use recorded::{BadTrace, Trace};
+pub use trace::trace;
 pub use unlimited::unlimited;
 
 use headstart_core::time::Instant;
