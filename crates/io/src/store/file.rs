@@ -22,15 +22,17 @@ const ABOUT: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
 /// Everything that one key seals: habits and networks, paths (see `super::paths`), objects (see `super::objects`), what the page
 /// draws (see `super::series`), and what other hosts have learned (see `super::prior`).
-const STORES: [&str; 5] = ["history", PATHS, OBJECTS, SERIES, PRIOR];
+const STORES: [&str; 5] = [HISTORY, PATHS, OBJECTS, SERIES, PRIOR];
+/// The store of habits and networks.
+pub const HISTORY: &str = "history";
 /// The store of paths.
 pub const PATHS: &str = "paths";
 /// The store of objects.
-const OBJECTS: &str = "objects";
+pub const OBJECTS: &str = "objects";
 /// The store of what the page draws.
-const SERIES: &str = "series";
+pub const SERIES: &str = "series";
 /// The store of what other hosts have learned.
-const PRIOR: &str = "prior";
+pub const PRIOR: &str = "prior";
 const KEY_FILE: &str = "history.key";
 /// Memory that redb may use for pages; what is stored is a few hundred kilobytes.
 const CACHE: usize = 1024 * 1024;
@@ -117,6 +119,9 @@ impl FileError {
     }
 }
 
+/// Records as they are in the file.
+pub type SealedRecords = Vec<(Digest, Vec<u8>)>;
+
 /// A change of one record: what it is from now on, or that it is gone.
 pub type RecordChange = (Digest, Option<Vec<u8>>);
 
@@ -125,32 +130,13 @@ pub type RecordChange = (Digest, Option<Vec<u8>>);
 pub struct StoreFile {
     folder: PathBuf,
     name: &'static str,
+    clock: Clock,
 }
 
 impl StoreFile {
-    /// The history in `folder`; nothing is opened yet.
-    pub fn in_folder(folder: PathBuf) -> Self {
-        Self { folder, name: STORES[0] }
-    }
-
-    /// The store of paths in `folder`; nothing is opened yet.
-    pub fn of_paths(folder: PathBuf) -> Self {
-        Self { folder, name: PATHS }
-    }
-
-    /// The store of objects in `folder`; nothing is opened yet.
-    pub fn of_objects(folder: PathBuf) -> Self {
-        Self { folder, name: OBJECTS }
-    }
-
-    /// The store of what the page draws, in `folder`; nothing is opened yet.
-    pub fn of_series(folder: PathBuf) -> Self {
-        Self { folder, name: SERIES }
-    }
-
-    /// The store of what other hosts have learned, in `folder`; nothing is opened yet.
-    pub fn of_priors(folder: PathBuf) -> Self {
-        Self { folder, name: PRIOR }
+    /// The store `name`, one of the [`STORES`], in `folder`; nothing is opened yet.
+    pub fn new(folder: PathBuf, name: &'static str) -> Self {
+        Self { folder, name, clock: Clock::new() }
     }
 
     /// Its folder.
@@ -210,8 +196,13 @@ impl StoreFile {
         Err(failed(io::Error::other("it keeps appearing and disappearing")))
     }
 
-    /// All records, in no order; none if there is no file.
-    pub fn read(&self) -> Result<Vec<(Digest, Vec<u8>)>, FileError> {
+    /// The key and all records, in no order; `None` if there is no key, which they would need.
+    pub fn opened(&self) -> Result<Option<(Seal, SealedRecords)>, FileError> {
+        let Some(seal) = self.key(false)? else { return Ok(None) };
+        Ok(Some((seal, self.patiently(|| self.read())?)))
+    }
+
+    fn read(&self) -> Result<SealedRecords, FileError> {
         let path = self.path();
         match private(&path, false) {
             Ok(file) => guarded(&path, || {
@@ -233,6 +224,10 @@ impl StoreFile {
 
     /// Makes all of `changes`, or none of them; makes the file if there is none.
     pub fn write(&self, changes: &[RecordChange]) -> Result<(), FileError> {
+        self.patiently(|| self.try_to_write(changes))
+    }
+
+    fn try_to_write(&self, changes: &[RecordChange]) -> Result<(), FileError> {
         let path = self.path();
         loop {
             match private(&path, false) {
@@ -265,19 +260,20 @@ impl StoreFile {
         }
     }
 
-    /// Does `what` to the file, and again while another process of this user is at it.
-    pub fn patiently<T>(
-        &self,
-        clock: &Clock,
-        mut what: impl FnMut(&Self) -> Result<T, FileError>,
-    ) -> Result<T, FileError> {
+    /// Does `what`, and again while another process of this user is at it.
+    fn patiently<T>(&self, mut what: impl FnMut() -> Result<T, FileError>) -> Result<T, FileError> {
         for _ in 0..TRIES {
-            match what(self) {
-                Err(FileError::Busy(_)) => clock.sleep(BETWEEN_TRIES),
+            match what() {
+                Err(FileError::Busy(_)) => self.clock.sleep(BETWEEN_TRIES),
                 other => return other,
             }
         }
-        what(self)
+        what()
+    }
+
+    /// What is wrong where its records cannot be made.
+    pub fn failed(&self, source: io::Error) -> FileError {
+        FileError::Io { path: self.path(), source }
     }
 
     /// Makes room for a new store where this one is no good, and for a new key where it has none; where the old store is now,

@@ -13,28 +13,27 @@ mod record;
 mod seal;
 mod series;
 pub mod shared;
+mod upkeep;
 
 pub use file::FileError;
 pub use place::{folder, usable};
 pub use record::{Record, RecordError, What};
 pub use series::Series;
 
-use crate::clock::{self, Clock};
-use file::{RecordChange, StoreFile};
+use crate::clock;
+use file::{HISTORY, RecordChange, SealedRecords, StoreFile};
 use headstart_core::connect::memory::{Memory, Program};
 use headstart_core::path::record::NetworkRecord;
 use record::age;
 use seal::{Digest, Seal};
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
+use upkeep::Upkeep;
 
 /// Records unused for so long are forgotten: a season.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(90 * 86_400);
 /// Programs and networks that are read; those saved last. More than a supervisor holds of each, so that another's survive.
 const MAX_OF_EACH: usize = 128;
-/// How long a full disk is left alone before learning is tried again.
-const PAUSE: Duration = Duration::from_secs(600);
 
 /// What was kept, as old as it is now.
 #[derive(Debug, Default, PartialEq)]
@@ -48,14 +47,8 @@ pub struct Kept {
 /// A store. See the module.
 #[derive(Debug)]
 pub struct Store {
-    file: StoreFile,
-    clock: Clock,
-    /// The content of each record, as it was last read or written.
-    known: BTreeMap<Digest, Vec<u8>>,
-    /// Records that are not worth keeping.
-    obsolete: Vec<Digest>,
-    notes: Vec<String>,
-    paused_until: Option<headstart_core::time::Instant>,
+    /// With the content of each record.
+    upkeep: Upkeep<Digest, Vec<u8>>,
     /// The wall clock, in seconds since 1970.
     wall: fn() -> u64,
 }
@@ -67,33 +60,24 @@ fn wall() -> u64 {
 impl Store {
     /// The store in `folder`; nothing is opened or made yet.
     pub fn in_folder(folder: PathBuf) -> Self {
-        Self {
-            file: StoreFile::in_folder(folder),
-            clock: Clock::new(),
-            known: BTreeMap::new(),
-            obsolete: Vec::new(),
-            notes: Vec::new(),
-            paused_until: None,
-            wall,
-        }
+        Self { upkeep: Upkeep::new(StoreFile::new(folder, HISTORY), "history"), wall }
     }
 
     /// What went wrong since the last question, each thing once and in one line.
     pub fn notes(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.notes)
+        std::mem::take(&mut self.upkeep.notes)
     }
 
     /// Reads everything. What cannot be read is as if it had never been.
     pub fn load(&mut self) -> Kept {
-        let read = self.file.key(false).and_then(|seal| match seal {
-            Some(seal) => self.file.patiently(&self.clock, StoreFile::read).map(|found| self.unseal(&seal, found)),
-            None => Ok(Vec::new()),
-        });
-        match read {
-            Ok(records) => self.select(records),
+        match self.upkeep.file.opened() {
+            Ok(Some((seal, found))) => {
+                let records = self.unseal(&seal, found);
+                self.select(records)
+            }
+            Ok(None) => Kept::default(),
             Err(why) => {
-                self.note(&why);
-                self.replace_if_bad(&why);
+                self.upkeep.give_up(&why);
                 Kept::default()
             }
         }
@@ -101,51 +85,25 @@ impl Store {
 
     /// Writes what is new since the last time. Whether anything had to be written and was.
     pub fn save(&mut self, memory: &Memory, networks: &[NetworkRecord]) -> bool {
-        if self.paused_until.is_some_and(|until| self.clock.now() < until) {
+        if self.upkeep.is_paused() {
             return false;
         }
         let programs = memory.programs.iter().cloned().map(What::Program);
         let all: Vec<What> = programs.chain(networks.iter().cloned().map(What::Network)).collect();
-        let mut saved = self.try_to_save(&all);
-        if let Err(why) = &saved
-            && why.is_of_the_file()
-        {
-            self.note(why);
-            if self.replace_if_bad(why) {
-                saved = self.try_to_save(&all);
-            }
-        }
-        match saved {
-            Ok(written) => {
-                self.paused_until = None;
-                written
-            }
-            Err(why) => {
-                if self.paused_until.is_none() {
-                    self.note(&why);
-                }
-                self.paused_until = Some(self.clock.now() + PAUSE);
-                false
-            }
-        }
+        let now = (self.wall)();
+        self.upkeep.save(|upkeep| try_to_save(upkeep, now, &all)).unwrap_or(false)
     }
 
     /// Forgets what is kept of `app` and of the host `host`; everything, if neither is given. How much there was of it:
     /// programs that were changed or removed, or all records.
     pub fn forget(&mut self, app: Option<&str>, host: Option<&str>) -> Result<usize, FileError> {
-        self.known.clear();
+        self.upkeep.known.clear();
         if app.is_none() && host.is_none() {
-            let before = self
-                .file
-                .key(false)
-                .ok()
-                .flatten()
-                .and_then(|_| self.file.patiently(&self.clock, StoreFile::read).ok());
-            self.file.remove()?;
-            return Ok(before.map_or(0, |all| all.len()));
+            let before = self.upkeep.file.opened();
+            self.upkeep.file.remove()?;
+            return Ok(before.ok().flatten().map_or(0, |(_, all)| all.len()));
         }
-        let Some(seal) = self.file.key(false)? else { return Ok(0) };
-        let found = self.file.patiently(&self.clock, StoreFile::read)?;
+        let Some((seal, found)) = self.upkeep.file.opened()? else { return Ok(0) };
         let mut changes = Vec::new();
         for (digest, record) in self.unseal(&seal, found) {
             let What::Program(program) = record.what else { continue };
@@ -156,48 +114,17 @@ impl Store {
             if left.as_ref() == Some(&program) {
                 continue;
             }
-            let left = left.map(|left| self.sealed(&seal, &digest, record.saved_at, &What::Program(left)));
+            let left =
+                left.map(|left| sealed(&self.upkeep.file, &seal, &digest, record.saved_at, &What::Program(left)));
             changes.push((digest, left.transpose()?));
         }
-        self.known.clear();
-        self.file.patiently(&self.clock, |file| file.write(&changes))?;
+        self.upkeep.known.clear();
+        self.upkeep.file.write(&changes)?;
         Ok(changes.len())
     }
 
-    fn try_to_save(&mut self, all: &[What]) -> Result<bool, FileError> {
-        if all.is_empty() && self.obsolete.is_empty() {
-            return Ok(false);
-        }
-        let Some(seal) = self.file.key(true)? else { return Ok(false) };
-        let now = (self.wall)();
-        let mut changes: Vec<RecordChange> = self.obsolete.iter().map(|digest| (*digest, None)).collect();
-        let mut contents = Vec::new();
-        for what in all {
-            let digest = seal.digest(&what.name());
-            let Ok(content) = unaged(what).encode() else { continue };
-            if self.known.get(&digest) == Some(&content) {
-                continue;
-            }
-            changes.push((digest, Some(self.sealed(&seal, &digest, now, what)?)));
-            contents.push((digest, content));
-        }
-        if changes.is_empty() {
-            return Ok(false);
-        }
-        self.file.patiently(&self.clock, |file| file.write(&changes))?;
-        self.known.extend(contents);
-        self.obsolete.clear();
-        Ok(true)
-    }
-
-    fn sealed(&self, seal: &Seal, digest: &Digest, saved_at: u64, what: &What) -> Result<Vec<u8>, FileError> {
-        let failed = |source| FileError::Io { path: self.file.path(), source };
-        let content = what.encode().and_then(|content| Record::wrap(saved_at, &content));
-        seal.close(digest, &content.map_err(|e| failed(std::io::Error::other(e)))?).map_err(failed)
-    }
-
     /// What is in the records; those that cannot be opened or read are as good as gone.
-    fn unseal(&mut self, seal: &Seal, found: Vec<(Digest, Vec<u8>)>) -> Vec<(Digest, Record)> {
+    fn unseal(&mut self, seal: &Seal, found: SealedRecords) -> Vec<(Digest, Record)> {
         let mut records = Vec::new();
         let mut unreadable = 0;
         for (digest, sealed) in found {
@@ -205,14 +132,11 @@ impl Store {
                 Some(record) => records.push((digest, record)),
                 None => {
                     unreadable += 1;
-                    self.obsolete.push(digest);
+                    self.upkeep.obsolete.push(digest);
                 }
             }
         }
-        if unreadable > 0 {
-            let path = self.file.path();
-            self.notes.push(format!("{unreadable} records of {} cannot be read and are dropped", path.display()));
-        }
+        self.upkeep.note_unusable(unreadable);
         records
     }
 
@@ -228,11 +152,11 @@ impl Store {
                 What::Network(_) => kept.networks.len() < MAX_OF_EACH,
             };
             if !room || age > FORGOTTEN_AFTER {
-                self.obsolete.push(digest);
+                self.upkeep.obsolete.push(digest);
                 continue;
             }
             if let Ok(content) = unaged(&what).encode() {
-                self.known.insert(digest, content);
+                self.upkeep.known.insert(digest, content);
             }
             match what {
                 What::Program(program) => kept.memory.programs.push(program),
@@ -241,31 +165,37 @@ impl Store {
         }
         kept
     }
+}
 
-    fn note(&mut self, why: &FileError) {
-        let what = match why {
-            FileError::Full { .. } => "new history is kept only until the supervisor ends",
-            _ if why.is_of_the_file() => "a new one is started",
-            _ => "the history is not saved",
-        };
-        self.notes.push(format!("history: {why}; {what}"));
+fn try_to_save(upkeep: &mut Upkeep<Digest, Vec<u8>>, now: u64, all: &[What]) -> Result<bool, FileError> {
+    if all.is_empty() && upkeep.obsolete.is_empty() {
+        return Ok(false);
     }
+    let Some(seal) = upkeep.file.key(true)? else { return Ok(false) };
+    let mut changes: Vec<RecordChange> = upkeep.obsolete.iter().map(|digest| (*digest, None)).collect();
+    let mut contents = Vec::new();
+    for what in all {
+        let digest = seal.digest(&what.name());
+        let Ok(content) = unaged(what).encode() else { continue };
+        if upkeep.known.get(&digest) == Some(&content) {
+            continue;
+        }
+        changes.push((digest, Some(sealed(&upkeep.file, &seal, &digest, now, what)?)));
+        contents.push((digest, content));
+    }
+    if changes.is_empty() {
+        return Ok(false);
+    }
+    upkeep.file.write(&changes)?;
+    upkeep.known.extend(contents);
+    upkeep.obsolete.clear();
+    Ok(true)
+}
 
-    /// Makes room for a new file where the old one is no good. Whether there is room now.
-    fn replace_if_bad(&mut self, why: &FileError) -> bool {
-        if !why.is_of_the_file() {
-            return false;
-        }
-        self.known.clear();
-        self.obsolete.clear();
-        match self.file.make_room() {
-            Ok(old) => {
-                self.notes.extend(old.map(|to| format!("history: the old one is now {}", to.display())));
-                true
-            }
-            Err(_) => false,
-        }
-    }
+fn sealed(file: &StoreFile, seal: &Seal, digest: &Digest, saved_at: u64, what: &What) -> Result<Vec<u8>, FileError> {
+    let failed = |e| file.failed(e);
+    let content = what.encode().and_then(|content| Record::wrap(saved_at, &content));
+    seal.close(digest, &content.map_err(|e| failed(std::io::Error::other(e)))?).map_err(failed)
 }
 
 /// The same without what changes by the passing of time alone, to be compared.

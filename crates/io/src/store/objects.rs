@@ -4,9 +4,9 @@
 //! Nothing here is needed to go on: errors are reported in one line and leave an empty history. Every call may take as
 //! long as a disk takes.
 
-use super::file::{FileError, StoreFile};
+use super::file::{FileError, OBJECTS, StoreFile};
 use super::seal::Seal;
-use crate::clock::Clock;
+use super::upkeep::Upkeep;
 use headstart_core::steer::object::Sizes;
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher as _;
@@ -48,29 +48,25 @@ impl Keys {
 
 /// A store of sizes. See the module.
 #[derive(Debug)]
-pub struct Objects {
-    file: StoreFile,
-    clock: Clock,
-    notes: Vec<String>,
-}
+pub struct Objects(Upkeep);
 
 impl Objects {
     /// The store in `folder`; nothing is opened or made yet.
     pub fn in_folder(folder: PathBuf) -> Self {
-        Self { file: StoreFile::of_objects(folder), clock: Clock::new(), notes: Vec::new() }
+        Self(Upkeep::new(StoreFile::new(folder, OBJECTS), "sizes of objects"))
     }
 
     /// What went wrong since the last question, each thing once and in one line.
     pub fn notes(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.notes)
+        std::mem::take(&mut self.0.notes)
     }
 
     /// The keys of what this store keeps; `None` if nothing can be kept.
     pub fn keys(&mut self) -> Option<Keys> {
-        match self.file.key(true) {
+        match self.0.file.key(true) {
             Ok(seal) => Some(Keys(SipHasher13::new_with_key(&seal?.digest(SECRET)))),
             Err(why) => {
-                self.note(&why);
+                self.0.note(&why);
                 None
             }
         }
@@ -78,71 +74,43 @@ impl Objects {
 
     /// Puts what is kept into `sizes`; how many objects that were.
     pub fn load(&mut self, sizes: &mut Sizes) -> usize {
-        match self.read() {
+        match read(&self.0.file) {
             Ok(kept) => {
                 kept.iter().for_each(|(key, bytes)| sizes.recall(*key, *bytes));
                 kept.len()
             }
             Err(why) => {
-                self.note(&why);
-                self.make_room(&why);
+                self.0.give_up(&why);
                 0
             }
         }
     }
 
-    fn read(&self) -> Result<Vec<(u64, u64)>, FileError> {
-        let Some(seal) = self.file.key(false)? else { return Ok(Vec::new()) };
-        let found = self.file.patiently(&self.clock, StoreFile::read)?;
-        let place = seal.digest(NAME);
-        let record =
-            found.iter().find(|(digest, _)| *digest == place).and_then(|(_, sealed)| seal.open(&place, sealed));
-        // What does not open, or is none of ours, is as nothing.
-        Ok(record.map(|plain| decode(&plain)).unwrap_or_default())
-    }
-
     /// Writes what is known, with what others of this user have written meanwhile. Whether it could.
     pub fn save(&mut self, sizes: &Sizes) -> bool {
         let mut all = sizes.clone();
-        if let Ok(kept) = self.read() {
+        if let Ok(kept) = read(&self.0.file) {
             kept.into_iter().for_each(|(key, bytes)| all.recall(key, bytes));
         }
-        for _ in 0..2 {
-            match self.write(&all) {
-                Ok(()) => return true,
-                Err(why) => {
-                    self.note(&why);
-                    if !self.make_room(&why) {
-                        return false;
-                    }
-                }
-            }
-        }
-        false
+        self.0.save(|upkeep| write(&upkeep.file, &all)).is_some()
     }
+}
 
-    fn write(&self, sizes: &Sizes) -> Result<(), FileError> {
-        let Some(seal) = self.file.key(true)? else { return Ok(()) };
-        let place = seal.digest(NAME);
-        let plain: Vec<u8> = sizes
-            .entries()
-            .take(MOST)
-            .flat_map(|(key, bytes)| [key.to_le_bytes(), bytes.to_le_bytes()])
-            .flatten()
-            .collect();
-        let sealed = seal.close(&place, &plain).map_err(|source| FileError::Io { path: self.file.path(), source })?;
-        self.file.patiently(&self.clock, |file| file.write(&[(place, Some(sealed.clone()))]))
-    }
+fn read(file: &StoreFile) -> Result<Vec<(u64, u64)>, FileError> {
+    let Some((seal, found)) = file.opened()? else { return Ok(Vec::new()) };
+    let place = seal.digest(NAME);
+    let record = found.iter().find(|(digest, _)| *digest == place).and_then(|(_, sealed)| seal.open(&place, sealed));
+    // What does not open is as nothing.
+    Ok(record.map(|plain| decode(&plain)).unwrap_or_default())
+}
 
-    fn note(&mut self, why: &FileError) {
-        let what = if why.is_of_the_file() { "a new one is started" } else { "the history is not saved" };
-        self.notes.push(format!("sizes of objects: {why}; {what}"));
-    }
-
-    /// Makes room for a new file where the old one is no good. Whether there is room now.
-    fn make_room(&mut self, why: &FileError) -> bool {
-        why.is_of_the_file() && self.file.make_room().is_ok()
-    }
+fn write(file: &StoreFile, sizes: &Sizes) -> Result<(), FileError> {
+    let Some(seal) = file.key(true)? else { return Ok(()) };
+    let place = seal.digest(NAME);
+    let entries = sizes.entries().take(MOST);
+    let plain: Vec<u8> = entries.flat_map(|(key, bytes)| [key.to_le_bytes(), bytes.to_le_bytes()]).flatten().collect();
+    let sealed = seal.close(&place, &plain).map_err(|e| file.failed(e))?;
+    file.write(&[(place, Some(sealed))])
 }
 
 fn decode(plain: &[u8]) -> Vec<(u64, u64)> {
@@ -206,7 +174,7 @@ mod tests {
         assert!(store.save(&sizes));
         std::fs::write(scratch.0.join("objects.redb"), b"no store").unwrap();
         let (_, next, mut store) = scratch.loaded();
-        assert!(next.is_empty() && store.notes().len() == 1);
+        assert!(next.is_empty() && store.notes()[0].contains("is damaged"));
         assert!(store.save(&sizes));
         assert_eq!(scratch.loaded().1.expect(keys.of("x")), Some(700));
     }

@@ -4,62 +4,43 @@
 //! Nothing here is needed to go on: errors are reported in one line and leave an empty history. Every call may take
 //! as long as a disk takes.
 
-use super::file::{FileError, RecordChange, StoreFile};
+use super::file::{FileError, PATHS, RecordChange, SealedRecords, StoreFile};
 use super::prior::Priors;
-use super::seal::{Digest, Seal};
-use crate::clock::Clock;
+use super::seal::Seal;
+use super::upkeep::Upkeep;
 use headstart_core::cwnd::history::{History, Key, LENGTH, Record};
-use headstart_core::time::{Duration, Instant};
-use std::collections::HashMap;
+use headstart_core::time::Instant;
 use std::path::PathBuf;
 
 /// Bytes of what is sealed: its key, that of its prefix, whether there is one, and the record.
 const SEALED: usize = 8 + 8 + 1 + LENGTH;
-/// How long a full disk is left alone.
-const PAUSE: Duration = Duration::from_secs(600);
 
 type Encoded = [u8; SEALED];
 
 /// A store of paths. See the module.
 #[derive(Debug)]
-pub struct Paths {
-    file: StoreFile,
-    clock: Clock,
-    /// What the store holds, as it was last read or written.
-    known: HashMap<Key, Encoded>,
-    /// Records that are not worth keeping.
-    obsolete: Vec<Digest>,
-    notes: Vec<String>,
-    paused_until: Option<Instant>,
-}
+pub struct Paths(Upkeep<Key, Encoded>);
 
 impl Paths {
     /// The store in `folder`; nothing is opened or made yet.
     pub fn in_folder(folder: PathBuf) -> Self {
-        Self {
-            file: StoreFile::of_paths(folder),
-            clock: Clock::new(),
-            known: HashMap::new(),
-            obsolete: Vec::new(),
-            notes: Vec::new(),
-            paused_until: None,
-        }
+        Self(Upkeep::new(StoreFile::new(folder, PATHS), "paths"))
     }
 
     /// What went wrong since the last question, each thing once and in one line.
     pub fn notes(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.notes)
+        std::mem::take(&mut self.0.notes)
     }
 
     /// The secret of a history whose records this store keeps; `None` if nothing can be kept.
     pub fn secret(&mut self) -> Option<[u8; 16]> {
-        let mut key = self.file.key(true);
+        let mut key = self.0.file.key(true);
         if let Err(why) = &key {
-            self.note(why);
+            self.0.note(why);
             if why.is_of_the_file() {
                 // A key that is none opens nothing: neither this store nor the history.
-                self.file.remove_key();
-                key = self.file.key(true);
+                self.0.file.remove_key();
+                key = self.0.file.key(true);
             }
         }
         Some(key.ok()??.digest(b"the secret of the history of paths"))
@@ -67,16 +48,11 @@ impl Paths {
 
     /// Puts what is kept into `history`; how many records that were. `now`: the moment of the history.
     pub fn load(&mut self, now: Instant, history: &mut History) -> usize {
-        let read = self.file.key(false).and_then(|seal| match seal {
-            Some(seal) => Ok((self.file.patiently(&self.clock, StoreFile::read)?, Some(seal))),
-            None => Ok((Vec::new(), None)),
-        });
-        match read {
-            Ok((found, Some(seal))) => self.import(now, &seal, found, history),
-            Ok((_, None)) => 0,
+        match self.0.file.opened() {
+            Ok(Some((seal, found))) => self.import(now, &seal, found, history),
+            Ok(None) => 0,
             Err(why) => {
-                self.note(&why);
-                self.replace_if_bad(&why);
+                self.0.give_up(&why);
                 0
             }
         }
@@ -84,14 +60,14 @@ impl Paths {
 
     /// Lets `history` begin where it knows nothing with what other hosts have learned; from how many.
     pub fn load_priors(&mut self, now: Instant, history: &mut History) -> usize {
-        if self.file.key(false).is_err() {
+        if self.0.file.key(false).is_err() {
             // That was said where the secret was asked for.
             return 0;
         }
-        let sources = match Priors::in_folder(self.file.folder().to_owned()).load() {
+        let sources = match Priors::in_folder(self.0.file.folder().to_owned()).load() {
             Ok(sources) => sources,
             Err(why) => {
-                self.notes.push(format!("paths of other hosts: {why}; they are not used"));
+                self.0.notes.push(format!("paths of other hosts: {why}; they are not used"));
                 return 0;
             }
         };
@@ -101,28 +77,25 @@ impl Paths {
         found
     }
 
-    fn import(&mut self, now: Instant, seal: &Seal, found: Vec<(Digest, Vec<u8>)>, history: &mut History) -> usize {
+    fn import(&mut self, now: Instant, seal: &Seal, found: SealedRecords, history: &mut History) -> usize {
         let (mut taken, mut unreadable) = (0, 0);
         for (digest, sealed) in found {
             let plain = seal.open(&digest, &sealed).and_then(|plain| Encoded::try_from(plain).ok());
             let Some((plain, (key, prefix, record))) = plain.and_then(|p| Some((p, decode(&p, now)?))) else {
                 unreadable += 1;
-                self.obsolete.push(digest);
+                self.0.obsolete.push(digest);
                 continue;
             };
             // A digest of another key: the records have been exchanged.
             if seal.digest(&name(key)) != digest {
-                self.obsolete.push(digest);
+                self.0.obsolete.push(digest);
                 continue;
             }
-            self.known.insert(key, plain);
+            self.0.known.insert(key, plain);
             history.import(key, prefix, record);
             taken += 1;
         }
-        if unreadable > 0 {
-            let path = self.file.path();
-            self.notes.push(format!("{unreadable} records of {} cannot be used and are dropped", path.display()));
-        }
+        self.0.note_unusable(unreadable);
         taken
     }
 
@@ -132,7 +105,7 @@ impl Paths {
         let mut seen = 0;
         for (key, prefix, record) in history.records() {
             let encoded = encode(key, prefix, record);
-            match self.known.get(&key) {
+            match self.0.known.get(&key) {
                 Some(known) if *known == encoded => seen += 1,
                 Some(_) => {
                     seen += 1;
@@ -141,8 +114,8 @@ impl Paths {
                 None => changed.push((key, Some(encoded))),
             }
         }
-        if seen < self.known.len() {
-            let gone = self.known.keys().filter(|key| history.record(**key).is_none());
+        if seen < self.0.known.len() {
+            let gone = self.0.known.keys().filter(|key| history.record(**key).is_none());
             changed.extend(gone.map(|key| (*key, None)));
         }
         News(changed)
@@ -150,77 +123,33 @@ impl Paths {
 
     /// Writes it. Whether anything had to be written and was.
     pub fn save(&mut self, News(changed): News) -> bool {
-        let nothing = changed.is_empty() && self.obsolete.is_empty();
-        if nothing || self.paused_until.is_some_and(|until| self.clock.now() < until) {
+        let nothing = changed.is_empty() && self.0.obsolete.is_empty();
+        if nothing || self.0.is_paused() {
             return false;
         }
-        let mut saved = self.write(&changed);
-        if let Err(why) = &saved
-            && why.is_of_the_file()
-        {
-            self.note(why);
-            if self.replace_if_bad(why) {
-                saved = self.write(&changed);
-            }
+        if self.0.save(|upkeep| write(upkeep, &changed)).is_none() {
+            return false;
         }
-        match saved {
-            Ok(()) => {
-                self.obsolete.clear();
-                self.paused_until = None;
-                for (key, encoded) in changed {
-                    match encoded {
-                        Some(encoded) => _ = self.known.insert(key, encoded),
-                        None => _ = self.known.remove(&key),
-                    }
-                }
-                true
-            }
-            Err(why) => {
-                if self.paused_until.is_none() {
-                    self.note(&why);
-                }
-                self.paused_until = Some(self.clock.now() + PAUSE);
-                false
-            }
-        }
-    }
-
-    fn write(&self, changed: &[(Key, Option<Encoded>)]) -> Result<(), FileError> {
-        let Some(seal) = self.file.key(true)? else { return Ok(()) };
-        let failed = |source| FileError::Io { path: self.file.path(), source };
-        let mut changes: Vec<RecordChange> = self.obsolete.iter().map(|digest| (*digest, None)).collect();
+        self.0.obsolete.clear();
         for (key, encoded) in changed {
-            let digest = seal.digest(&name(*key));
-            let sealed = encoded.map(|encoded| seal.close(&digest, &encoded)).transpose().map_err(failed)?;
-            changes.push((digest, sealed));
-        }
-        self.file.patiently(&self.clock, |file| file.write(&changes))
-    }
-
-    fn note(&mut self, why: &FileError) {
-        let what = match why {
-            FileError::Full { .. } => "new history is kept only until this process ends",
-            _ if why.is_of_the_file() => "a new one is started",
-            _ => "the history is not saved",
-        };
-        self.notes.push(format!("paths: {why}; {what}"));
-    }
-
-    /// Makes room for a new file where the old one is no good. Whether there is room now.
-    fn replace_if_bad(&mut self, why: &FileError) -> bool {
-        if !why.is_of_the_file() {
-            return false;
-        }
-        self.known.clear();
-        self.obsolete.clear();
-        match self.file.make_room() {
-            Ok(old) => {
-                self.notes.extend(old.map(|to| format!("paths: the old store is now {}", to.display())));
-                true
+            match encoded {
+                Some(encoded) => _ = self.0.known.insert(key, encoded),
+                None => _ = self.0.known.remove(&key),
             }
-            Err(_) => false,
         }
+        true
     }
+}
+
+fn write(upkeep: &Upkeep<Key, Encoded>, changed: &[(Key, Option<Encoded>)]) -> Result<(), FileError> {
+    let Some(seal) = upkeep.file.key(true)? else { return Ok(()) };
+    let mut changes: Vec<RecordChange> = upkeep.obsolete.iter().map(|digest| (*digest, None)).collect();
+    for (key, encoded) in changed {
+        let digest = seal.digest(&name(*key));
+        let sealed = encoded.map(|encoded| seal.close(&digest, &encoded)).transpose();
+        changes.push((digest, sealed.map_err(|e| upkeep.file.failed(e))?));
+    }
+    upkeep.file.write(&changes)
 }
 
 /// What of a history is not in its store.
@@ -267,6 +196,7 @@ mod tests {
     use super::*;
     use headstart_core::cwnd::history::{Medium, Outcome, Sample, Settings};
     use headstart_core::path::NetworkId;
+    use headstart_core::time::Duration;
     use std::net::IpAddr;
     use std::os::unix::fs::PermissionsExt as _;
 

@@ -4,11 +4,10 @@
 //! It is a prior: it fills gaps until this host has tried for itself (`headstart_core::cwnd::history::Prior`). What never happens here: something is taken in whose signature was not checked by the
 //! caller, or anything of a program, a name or a network; those do not leave their host.
 
-use super::file::{FileError, StoreFile};
+use super::file::{FileError, PRIOR, StoreFile};
 use super::record::age;
 use super::seal::Seal;
 use super::{FORGOTTEN_AFTER, wall};
-use crate::clock::Clock;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use headstart_core::cwnd::history::{History, Key, LENGTH, Prior, Record};
@@ -135,19 +134,17 @@ fn decode(path: &str) -> Option<(Key, Vec<u8>)> {
 #[derive(Debug)]
 pub struct Priors {
     file: StoreFile,
-    clock: Clock,
 }
 
 impl Priors {
     /// The store in `folder`; nothing is opened or made yet.
     pub fn in_folder(folder: PathBuf) -> Self {
-        Self { file: StoreFile::of_priors(folder), clock: Clock::new() }
+        Self { file: StoreFile::new(folder, PRIOR) }
     }
 
     /// What is there and not too old, the newest first.
     pub fn load(&self) -> Result<Vec<SignedHistory>, FileError> {
-        let Some(seal) = self.file.key(false)? else { return Ok(Vec::new()) };
-        let found = self.file.patiently(&self.clock, StoreFile::read)?;
+        let Some((seal, found)) = self.file.opened()? else { return Ok(Vec::new()) };
         let source = |(digest, sealed): (_, Vec<u8>)| serde_json::from_slice(&seal.open(&digest, &sealed)?).ok();
         let mut sources: Vec<SignedHistory> = found.into_iter().filter_map(source).collect();
         sources.retain(|source| source.learned.age() <= FORGOTTEN_AFTER);
@@ -174,23 +171,22 @@ impl Priors {
         let others = known.iter().filter(|known| known.name() != source.name());
         let mut changes: Vec<_> = others.skip(MOST_SOURCES - 1).map(|old| (seal.digest(&old.name()), None)).collect();
         changes.push(self.sealed(&seal, &source)?);
-        Ok(self.file.patiently(&self.clock, |file| file.write(&changes))?)
+        Ok(self.file.write(&changes)?)
     }
 
     /// Forgets all of it; how many sources there were.
     pub fn remove(&self) -> Result<usize, FileError> {
-        let Some(seal) = self.file.key(false)? else { return Ok(0) };
-        let found = self.file.patiently(&self.clock, StoreFile::read)?;
+        let Some((seal, found)) = self.file.opened()? else { return Ok(0) };
         let readable = found.iter().filter(|(digest, sealed)| seal.open(digest, sealed).is_some()).count();
         let changes: Vec<_> = found.into_iter().map(|(digest, _)| (digest, None)).collect();
         if !changes.is_empty() {
-            self.file.patiently(&self.clock, |file| file.write(&changes))?;
+            self.file.write(&changes)?;
         }
         Ok(readable)
     }
 
     fn sealed(&self, seal: &Seal, source: &SignedHistory) -> Result<super::file::RecordChange, FileError> {
-        let failed = |source| FileError::Io { path: self.file.path(), source };
+        let failed = |e| self.file.failed(e);
         let plain = serde_json::to_vec(source).map_err(|why| failed(std::io::Error::other(why)))?;
         let digest = seal.digest(&source.name());
         Ok((digest, Some(seal.close(&digest, &plain).map_err(failed)?)))

@@ -4,9 +4,9 @@
 //! Nothing here is needed to go on: errors are reported in one line and leave an empty history. Every call may take as
 //! long as a disk takes.
 
-use super::file::{FileError, RecordChange, StoreFile};
+use super::file::{FileError, RecordChange, SERIES, StoreFile};
 use super::seal::{DIGEST, Digest};
-use crate::clock::Clock;
+use super::upkeep::Upkeep;
 use std::fs::File;
 use std::path::PathBuf;
 
@@ -16,9 +16,7 @@ pub type Moment = (u8, u64);
 /// The store. See the module.
 #[derive(Debug)]
 pub struct Series {
-    file: StoreFile,
-    clock: Clock,
-    notes: Vec<String>,
+    upkeep: Upkeep,
     /// Held as long as this process is the one that writes.
     lock: Option<File>,
 }
@@ -26,24 +24,24 @@ pub struct Series {
 impl Series {
     /// The store in `folder`; nothing is opened or made yet.
     pub fn in_folder(folder: PathBuf) -> Self {
-        Self { file: StoreFile::of_series(folder), clock: Clock::new(), notes: Vec::new(), lock: None }
+        Self { upkeep: Upkeep::new(StoreFile::new(folder, SERIES), "history of the page"), lock: None }
     }
 
     /// What went wrong since the last question, each thing once and in one line.
     pub fn notes(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.notes)
+        std::mem::take(&mut self.upkeep.notes)
     }
 
     /// Bytes of the file.
     pub fn bytes(&self) -> u64 {
-        std::fs::metadata(self.file.path()).map_or(0, |about| about.len())
+        std::fs::metadata(self.upkeep.file.path()).map_or(0, |about| about.len())
     }
 
     /// Makes this process the one that writes; whether it is.
     pub fn lock(&mut self) -> bool {
-        match self.file.lock() {
+        match self.upkeep.file.lock() {
             Ok(lock) => self.lock = lock,
-            Err(why) => self.note(&why),
+            Err(why) => self.upkeep.note(&why),
         }
         self.lock.is_some()
     }
@@ -51,63 +49,33 @@ impl Series {
     /// All summaries, in no order. A file that is no good is moved aside.
     pub fn load(&mut self) -> Vec<(Moment, Vec<u8>)> {
         self.read().unwrap_or_else(|why| {
-            self.note(&why);
-            self.make_room(&why);
+            self.upkeep.give_up(&why);
             Vec::new()
         })
     }
 
     fn read(&self) -> Result<Vec<(Moment, Vec<u8>)>, FileError> {
-        let Some(seal) = self.file.key(false)? else { return Ok(Vec::new()) };
-        let found = self.file.patiently(&self.clock, StoreFile::read)?;
-        // What does not open, or is none of ours, is as nothing.
+        let Some((seal, found)) = self.upkeep.file.opened()? else { return Ok(Vec::new()) };
+        // What does not open, or is not ours, is as nothing.
         let open = |(place, sealed): (Digest, Vec<u8>)| Some((moment(&place)?, seal.open(&place, &sealed)?));
         Ok(found.into_iter().filter_map(open).collect())
     }
 
     /// Writes and removes summaries, all or none. Whether it could, and may.
     pub fn save(&mut self, changes: &[(Moment, Option<Vec<u8>>)]) -> bool {
-        for _ in 0..2 {
-            if self.lock.is_none() {
-                return false;
-            }
-            match self.write(changes) {
-                Ok(()) => return true,
-                Err(why) => {
-                    self.note(&why);
-                    if !self.make_room(&why) {
-                        return false;
-                    }
-                }
-            }
-        }
-        false
+        self.lock.is_some() && self.upkeep.save(|upkeep| write(&upkeep.file, changes)).is_some()
     }
+}
 
-    fn write(&self, changes: &[(Moment, Option<Vec<u8>>)]) -> Result<(), FileError> {
-        let Some(seal) = self.file.key(true)? else { return Ok(()) };
-        let sealed = changes.iter().map(|(moment, plain)| {
-            let place = place(*moment);
-            let sealed = plain.as_ref().map(|plain| seal.close(&place, plain)).transpose()?;
-            Ok((place, sealed))
-        });
-        let sealed: Result<Vec<RecordChange>, std::io::Error> = sealed.collect();
-        let sealed = sealed.map_err(|source| FileError::Io { path: self.file.path(), source })?;
-        self.file.patiently(&self.clock, |file| file.write(&sealed))
-    }
-
-    fn note(&mut self, why: &FileError) {
-        let what = if why.is_of_the_file() { "a new one is started" } else { "new data is kept only in memory" };
-        let note = format!("history of the page: {why}; {what}");
-        if !self.notes.contains(&note) {
-            self.notes.push(note);
-        }
-    }
-
-    /// Makes room for a new file where the old one is no good. Whether there is room now.
-    fn make_room(&mut self, why: &FileError) -> bool {
-        why.is_of_the_file() && self.file.make_room().is_ok()
-    }
+fn write(file: &StoreFile, changes: &[(Moment, Option<Vec<u8>>)]) -> Result<(), FileError> {
+    let Some(seal) = file.key(true)? else { return Ok(()) };
+    let sealed = changes.iter().map(|(moment, plain)| {
+        let place = place(*moment);
+        let sealed = plain.as_ref().map(|plain| seal.close(&place, plain)).transpose()?;
+        Ok((place, sealed))
+    });
+    let sealed: Result<Vec<RecordChange>, std::io::Error> = sealed.collect();
+    file.write(&sealed.map_err(|e| file.failed(e))?)
 }
 
 fn place((level, start): Moment) -> Digest {

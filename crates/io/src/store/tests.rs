@@ -1,6 +1,7 @@
 //! A store that is killed, damaged, full, of the future, used by two, and read again.
 
 use super::*;
+use crate::clock::Clock;
 use headstart_core::connect::memory::{Follower, Name};
 use headstart_core::path::NetworkId;
 use headstart_core::path::record::{MAX_PEERS_RECORDED, PeerRecord};
@@ -148,7 +149,7 @@ fn a_place_that_cannot_be_written_to_is_told_once_and_nothing_else_happens() {
     assert_eq!(store.load(), Kept::default());
     assert!(!store.save(&memory(&[("curl", &[])]), &[]) && !store.save(&memory(&[("curl", &[])]), &[]));
     let notes = store.notes();
-    assert!(notes.last().is_some_and(|n| n.contains("not saved")), "{notes:?}");
+    assert!(notes.last().is_some_and(|n| n.contains("only in memory")), "{notes:?}");
     assert!(notes.len() <= 2, "{notes:?}");
 }
 
@@ -158,7 +159,7 @@ fn a_full_disk_pauses_learning_and_is_told_in_one_line() {
     assert!(!full.is_of_the_file(), "the file is good: it stays");
     let scratch = Scratch::new("full");
     let mut store = scratch.store();
-    store.note(&full);
+    store.upkeep.note(&full);
     let notes = store.notes();
     assert!(
         matches!(&notes[..], [one] if one.contains("new history is kept only") && !one.contains('\n')),
