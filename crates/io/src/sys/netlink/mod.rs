@@ -206,13 +206,6 @@ impl Netlink {
         self.request(0, RouteNetlinkMessage::SetLink(link), format!("setting the MTU of interface {index} to {mtu}"))
     }
 
-    /// Removes an interface (both ends of a veth pair).
-    pub fn delete_link(&mut self, index: u32) -> Result<(), NetlinkError> {
-        let mut link = LinkMessage::default();
-        link.header.index = index;
-        self.request(0, RouteNetlinkMessage::DelLink(link), format!("removing interface {index}"))
-    }
-
     /// Gives an interface an address, usable at once: without duplicate address detection.
     pub fn address(&mut self, index: u32, ip: IpAddr, prefix: u8) -> Result<(), NetlinkError> {
         self.give(index, ip, prefix, None)
