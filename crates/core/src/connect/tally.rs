@@ -118,11 +118,6 @@ impl Tally {
     pub fn connections(&self) -> u64 {
         self.handed_over + self.handed_over_in_progress
     }
-
-    /// Attempts begun for each connection handed over; `None` before the first.
-    pub fn attempts_per_connection(&self) -> Option<f64> {
-        (self.connections() > 0).then(|| self.attempts as f64 / self.connections() as f64)
-    }
 }
 
 /// The tallies of all accounts. What is done for no program in particular is on account 0.
@@ -191,9 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_are_counted_for_each_connection_that_was_handed_over() {
-        let tally = Tally { attempts: 9, handed_over: 4, handed_over_in_progress: 2, ..Tally::default() };
-        assert_eq!((tally.connections(), tally.attempts_per_connection()), (6, Some(1.5)));
-        assert_eq!(Tally { attempts: 9, ..Tally::default() }.attempts_per_connection(), None);
+    fn connections_are_those_that_were_handed_over_in_either_state() {
+        assert_eq!(Tally { handed_over: 4, handed_over_in_progress: 2, ..Tally::default() }.connections(), 6);
     }
 }

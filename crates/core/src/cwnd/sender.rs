@@ -128,11 +128,6 @@ impl Sender {
         self.rule.phase()
     }
 
-    /// The shortest round-trip time so far.
-    pub fn shortest_rtt(&self) -> Option<Duration> {
-        self.shortest
-    }
-
     /// When the last acknowledgement or loss was reported.
     pub fn last_feedback(&self) -> Option<Instant> {
         self.last_feedback
