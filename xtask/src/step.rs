@@ -173,6 +173,19 @@ pub fn pause() {
     std::thread::sleep(Duration::from_millis(50));
 }
 
+/// The first line that a program prints; `unknown` if it prints none.
+pub fn said(program: &str, words: &[&str]) -> String {
+    let captured = Step::command(program, words).capture_showing(|_| false).ok();
+    captured.and_then(|captured| captured.output.first().cloned()).unwrap_or_else(|| "unknown".into())
+}
+
+/// The day and the kernel, for a page of results.
+pub fn day_and_kernel() -> String {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let version = kernel.split(['-', '\n']).next().unwrap_or_default();
+    format!("{}, Linux {version}", said("date", &["-u", "+%F"]))
+}
+
 /// Runs `work` and says how long it took.
 // A chore is no machine of ours and may not wait for `headstart_io` to compile: the only clock of this crate is here.
 #[expect(clippy::disallowed_methods, reason = "xtask times its steps without depending on headstart_io")]

@@ -10,7 +10,7 @@ mod page;
 
 use crate::Failure;
 use crate::conformance::built;
-use crate::step::{Step, timed};
+use crate::step::{Step, day_and_kernel, timed};
 use crate::tree::workspace_root;
 use exceptions::Exceptions;
 use judge::{Judged, Played};
@@ -86,7 +86,7 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     print!("{}", page::told(&judged, &verdict));
     println!("xtask: {} cases, {} arms in {:.0} s", judged.cases(), arms.len(), took.as_secs_f64());
     if !wanted.quick && wanted.arms.is_empty() {
-        let page = page::page(&judged, &exceptions, &verdict, &about_here());
+        let page = page::page(&judged, &exceptions, &verdict, &day_and_kernel());
         let written = std::fs::write(root.join(PAGE), page);
         written.map_err(|e| Failure::Failed(format!("writing {PAGE}: {e}")))?;
         println!("xtask: wrote {PAGE}");
@@ -137,15 +137,6 @@ impl Stage {
             Err(Failure::Failed("the stage failed; see above (it needs python3, unshare, ip and nft)".into()))
         }
     }
-}
-
-/// The day and the kernel, for the page.
-fn about_here() -> String {
-    let day = Step::command("date", &["-u", "+%F"]).capture_showing(|_| false);
-    let day = day.ok().and_then(|said| said.output.first().cloned()).unwrap_or_else(|| "an unknown day".into());
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let version = kernel.split(['-', '\n']).next().unwrap_or_default();
-    format!("{day}, Linux {version}")
 }
 
 #[cfg(test)]

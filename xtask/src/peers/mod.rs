@@ -6,7 +6,7 @@ mod page;
 
 use crate::Failure;
 use crate::conformance::{Scratch, built};
-use crate::step::Step;
+use crate::step::{Step, day_and_kernel, said};
 use crate::tree::workspace_root;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -95,16 +95,9 @@ fn measured(
 
 /// The day, the machine and headstart's version.
 fn about_here(headstart: &Path) -> String {
-    let said = |program: &str, words: &[&str]| {
-        let said = Step::command(program, words).capture_showing(|_| false).ok();
-        said.and_then(|said| said.output.first().cloned()).unwrap_or_else(|| "unknown".into())
-    };
-    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let kernel = kernel.split(['-', '\n']).next().unwrap_or_default();
     let processors = std::thread::available_parallelism().map_or(0, usize::from);
     let version = said(&headstart.display().to_string(), &["--version"]);
-    let day = said("date", &["-u", "+%F"]);
-    format!("{day}, Linux {kernel}, {processors} processors; {version}")
+    format!("{}, {processors} processors; {version}", day_and_kernel())
 }
 
 #[cfg(test)]
