@@ -1,6 +1,6 @@
 //! How a verb ends: exit codes, and errors in one line on standard error.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -129,6 +129,14 @@ impl std::error::Error for Usage {}
 /// An error that ends with a code of its own.
 #[derive(Debug)]
 pub struct Coded(pub u8, pub String);
+
+impl Coded {
+    /// `program` could not be executed; as env(1).
+    pub fn not_executed(program: &OsStr, why: &std::io::Error) -> Self {
+        let code = if why.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN };
+        Self(code, format!("{}: {why}", program.to_string_lossy()))
+    }
+}
 
 impl std::fmt::Display for Coded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -137,12 +137,7 @@ fn measured(args: &Wanted<'_>, outputs: Outputs, by: By, release: remains::Relea
     let scope = (enclosure.namespace.try_clone().context("the network namespace")?, enclosure.addresses.clone());
     let (mut worker, measured, clock) = prepare(enclosure, profile, args, outputs)?;
     measured.borrow_mut().by = by;
-    let mut child = match spawn(&mut command) {
-        Ok(child) => child,
-        Err(code) => return Ok(code),
-    };
-    let pid = i32::try_from(child.id()).context("the child's process id")?;
-    signal::pass_on_to(pid).context("handling signals")?;
+    let (mut child, pid) = start(&mut command)?;
     worker.expect(pid);
     raise_limit();
     // As long as this process answers calls; its watchdog does from then on.
@@ -219,13 +214,12 @@ impl Served {
     }
 }
 
-/// Starts the program; the exit code if it could not be executed.
-fn spawn(command: &mut Command) -> Result<Child, u8> {
-    command.spawn().map_err(|e| {
-        crate::complain!("headstart: {}: {e}", command.get_program().to_string_lossy());
-        let missing = e.kind() == std::io::ErrorKind::NotFound;
-        if missing { exit::NOT_FOUND } else { exit::CANNOT_RUN }
-    })
+/// Starts the program, to which signals are passed on from now on; its number.
+fn start(command: &mut Command) -> anyhow::Result<(Child, i32)> {
+    let child = command.spawn().map_err(|why| exit::Coded::not_executed(command.get_program(), &why))?;
+    let pid = i32::try_from(child.id()).context("the child's process id")?;
+    signal::pass_on_to(pid).context("handling signals")?;
+    Ok((child, pid))
 }
 
 /// Forwards what comes out of an interface that somebody else has made, until this process is stopped or the interface is gone.

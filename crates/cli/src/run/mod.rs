@@ -185,17 +185,14 @@ pub fn covered(mut args: Args, named: Option<&Path>, alone: Alone) -> anyhow::Re
     let mut launch = Launch { words: &args.command, file: ways.file.as_deref(), variables: &[], trap: None };
     if let Some(why) = ways.why_not() {
         complain(&args, format_args!("{} runs without headstart: {why}", program.to_string_lossy()));
-        return start(&launch)?.map_or_else(Ok, |child| end_of(&child));
+        return end_of(&start(&launch)?);
     }
     let registration = registration(&args, &ways, folder.as_ref())?;
     let variables = folder.as_ref().map(preloading);
     launch.variables = variables.as_ref().map_or(&[], |variables| variables);
     let trapped = trap(&args, &ways);
     launch.trap = trapped.as_ref().map(|trapped| &trapped.trap);
-    let child = match start(&launch)? {
-        Ok(child) => child,
-        Err(code) => return Ok(code),
-    };
+    let child = start(&launch)?;
     // The supervisor is found while the program is being loaded. What the program asks before that waits, and is not lost.
     let link = attach(&args, settings, registration, config.whole(&all::LINGER), alone);
     let calls = trapped.and_then(|trapped| hand_over_calls(&args, &ways, link.as_ref().ok(), trapped));
@@ -369,21 +366,14 @@ fn report(args: &Args, reached: bool, summary: Result<Summary, ControlError>, to
     }
 }
 
-/// Starts the program, to which signals are passed on from now on; the exit code if it could not be executed.
-fn start(launch: &Launch<'_>) -> anyhow::Result<Result<Launched, u8>> {
+/// Starts the program, to which signals are passed on from now on.
+fn start(launch: &Launch<'_>) -> anyhow::Result<Launched> {
     // What comes from now on is kept for the program.
     signal::pass_on_to(0).context("handling signals")?;
-    let child = match launch.start() {
-        Ok(child) => child,
-        Err(e) => {
-            crate::complain!("headstart: {}: {e}", launch.words[0].to_string_lossy());
-            let missing = e.kind() == std::io::ErrorKind::NotFound;
-            return Ok(Err(if missing { exit::NOT_FOUND } else { exit::CANNOT_RUN }));
-        }
-    };
+    let child = launch.start().map_err(|why| exit::Coded::not_executed(&launch.words[0], &why))?;
     // What is sent to headstart is meant for the program; what the keyboard sends, the program gets itself.
     signal::pass_on_to(child.pid()).context("handling signals")?;
-    Ok(Ok(child))
+    Ok(child)
 }
 
 /// Waits until the program has ended: its exit code.

@@ -1,7 +1,7 @@
 //! `run --measure --via ebpf`: the program stays in the host's network, in a control group of its own, and programs in the kernel tell
 //! what it does (docs/decisions/0088). Nothing carries its packets, so nothing need outlive it.
 
-use super::{By, Measured, MeasuredBy, Outputs, Wanted, report, spawn};
+use super::{By, Measured, MeasuredBy, Outputs, Wanted, report, start};
 use crate::exit;
 use anyhow::Context as _;
 use headstart_io::board::Audience;
@@ -78,12 +78,7 @@ pub(super) fn run(args: &Wanted<'_>, outputs: Outputs, kernel: Kernel) -> anyhow
     if let Err(why) = watcher.tell_who_asks(Audience::Owner) {
         args.complain(format_args!("`headstart top` cannot ask: {why}"));
     }
-    let mut child = match spawn(&mut command) {
-        Ok(child) => child,
-        Err(code) => return Ok(code),
-    };
-    let pid = i32::try_from(child.id()).context("the child's process id")?;
-    signal::pass_on_to(pid).context("handling signals")?;
+    let (mut child, pid) = start(&mut command)?;
     let ended = headstart_io::process_end(pid).context("watching the program")?;
     let watched = watcher.run(&ended);
     let status = child.wait().context("waiting for the program")?;
