@@ -60,8 +60,6 @@ pub(crate) struct State {
     assured: Instant,
     /// What a program may poll, and whether it is readable.
     signal: Option<(OwnedFd, bool)>,
-    /// The tasks that wait to know what the peer is were woken.
-    judged: bool,
     pub next_connection: u32,
     /// How often bytes were received.
     arrivals: u64,
@@ -167,7 +165,6 @@ impl Shared {
                 vigil: Vigil::new(patience),
                 assured: Instant::ZERO,
                 signal: None,
-                judged: false,
                 next_connection: 0,
                 arrivals: 0,
                 confined: false,
@@ -317,8 +314,7 @@ impl Shared {
             Err(error) => state.error = Some(error),
         }
         let forgotten = state.messenger.peer_has_forgotten();
-        if !state.judged && (state.error.is_some() || state.messenger.peer_is_ours()) {
-            state.judged = true;
+        if state.error.is_some() || state.messenger.peer_is_ours() {
             self.judged.notify_waiters();
         }
         drop(state);
