@@ -32,9 +32,7 @@ impl Way {
                 self.written += ready!(write(cx, to, &self.held[self.written..]))?;
                 self.unflushed = true;
             }
-            if !self.held.is_empty() {
-                (self.held, self.written) = (Vec::new(), 0);
-            }
+            (self.held, self.written) = (Vec::new(), 0);
             if self.ended {
                 return Pin::new(&mut *to).poll_shutdown(cx);
             }
