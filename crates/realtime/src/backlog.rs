@@ -102,7 +102,7 @@ impl<S: Waits> Backlog<S> {
             return true;
         }
         let gone = lines.spent();
-        let admitted = !gone.is_empty() && admits(&mut lines);
+        let admitted = admits(&mut lines);
         drop(lines);
         // Outside of the lock: a session ends with its handle.
         drop(gone);
