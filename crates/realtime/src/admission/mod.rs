@@ -431,6 +431,8 @@ mod tests {
         // A host's own programs are not punished for each other.
         (0..100).for_each(|_| admission.line().penalise(at(0), from("127.0.0.1")));
         assert!(admission.comes(0, "::1").1 && admission.line().counts()[2] == 1);
+        admission.takes(0, "192.0.2.1").was_silent();
+        assert_eq!(admission.line().counts()[2], 2);
     }
 
     #[test]

@@ -33,6 +33,14 @@ impl Line {
         matches!(self.standing(at(millis), number, from, most), Standing::Seated)
     }
 
+    /// When it looks again.
+    fn until(&mut self, millis: u64, number: u64, from: Network, most: usize) -> Instant {
+        let Standing::Outside(until) = self.standing(at(millis), number, from, most) else {
+            panic!("it does not wait")
+        };
+        until
+    }
+
     fn is_gone(&mut self, millis: u64, number: u64, from: Network, most: usize) -> bool {
         matches!(self.standing(at(millis), number, from, most), Standing::Gone)
     }
@@ -153,6 +161,17 @@ fn a_site_that_has_four_shares_makes_room_for_itself_by_its_heaviest() {
 }
 
 #[test]
+fn where_half_is_taken_a_site_has_four_shares() {
+    let mut line = Line::default();
+    (0..16).for_each(|n| assert!(line.comes(0, net(n), MOST).is_some()));
+    let has_place = |n: &u8| {
+        let number = line.comes(0, site(*n), MOST).unwrap();
+        line.is_seated(0, number, site(*n), MOST)
+    };
+    assert_eq!((0..20).filter(has_place).count(), 8);
+}
+
+#[test]
 fn a_network_waits_with_two_for_each_place_and_all_with_eight() {
     let mut line = Line::default();
     let came = (0..1000).filter(|_| line.comes(0, net(1), MOST).is_some()).count();
@@ -218,18 +237,26 @@ fn one_of_those_that_wait_looks_when_something_may_have_changed_and_the_others_l
     let mut line = Line::default();
     let held: Vec<u64> = (0..2).map(|n| line.comes(1000 + 500 * n, net(n as u8), 2).unwrap()).collect();
     let [one, two] = [7, 8].map(|n| line.comes(2000, net(n), 2).unwrap());
-    let until = |line: &mut Line, millis, number, from| {
-        let Standing::Outside(until) = line.standing(at(millis), number, from, 2) else { panic!("it does not wait") };
-        until
-    };
-    assert_eq!(until(&mut line, 2000, one, net(7)), at(3000), "the oldest has had its time then");
-    assert_eq!(until(&mut line, 2000, two, net(8)), at(3000));
-    assert_eq!(until(&mut line, 2900, two, net(8)), at(3150), "after the one that looks");
+    assert_eq!(line.until(2900, one, net(7), 2), at(3000), "the oldest has had its time then");
+    assert_eq!(line.until(2900, two, net(8), 2), at(3150), "after the one that looks");
     assert!(line.is_seated(3000, one, net(7), 2) && line.is_gone(3000, held[0], net(0), 2));
-    assert_eq!(until(&mut line, 3000, two, net(8)), at(3500), "the second has had its time then");
+    assert_eq!(line.until(3000, two, net(8), 2), at(3500), "the second has had its time then");
     line.leave(at(3100), held[1], net(1), 2);
     assert!(line.is_seated(3100, two, net(8), 2));
     line.leave(at(3100), one, net(7), 2);
     line.leave(at(3100), two, net(8), 2);
     assert_eq!((line.counts(), line.places_of(net(7))), ([0, 0, 1], [0, 0]));
+}
+
+#[test]
+fn one_that_cannot_come_in_yet_looks_again_soon_and_sooner_if_another_will_have_had_its_time() {
+    let mut line = Line::default();
+    let other = line.comes(0, net(0), MOST).unwrap();
+    (0..15).for_each(|_| assert!(line.comes(500, net(1), MOST).is_some()));
+    let [one, two] = [(); 2].map(|()| line.comes(2400, net(1), MOST).unwrap());
+    assert_eq!(line.until(2400, one, net(1), MOST), at(2650), "its network makes room by its own, which are younger");
+    line.leave(at(2450), other, net(0), MOST);
+    assert!(line.is_seated(2450, one, net(1), MOST));
+    assert_eq!(line.until(2450, two, net(1), MOST), at(2500));
+    assert!(line.is_seated(2500, two, net(1), MOST));
 }
