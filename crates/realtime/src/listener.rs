@@ -417,8 +417,9 @@ mod tests {
         let (far, near) = said_for(OURS, 0).await;
         listener.join(OURS, near);
         let (mut far, mut said) = (far, Vec::new());
-        far.shutdown().await.unwrap();
         far.read_to_end(&mut said).await.unwrap();
+        far.write_all(&[0; 10_000]).await.expect("what it sends meanwhile is read");
+        far.shutdown().await.unwrap();
         assert_eq!(
             Frame::decode(&said),
             Ok(Some((Frame::Gone(Proof::gone(OURS, 0)), said.len()))),
@@ -456,7 +457,7 @@ mod tests {
         assert_eq!((sessions.known.len(), sessions.over.len()), (2000, 0));
         sessions.tidy();
         assert_eq!((sessions.known.len(), sessions.over.len()), (1, REMEMBERED));
-        assert!(sessions.was(id(0)) && sessions.was(sessions.over[0]) && !sessions.was(id(5000)));
+        assert!(sessions.get(id(0)).is_some() && sessions.was(sessions.over[0]) && !sessions.was(id(5000)));
         // From the beginning again.
         sessions.known.insert(id(5000), Weak::new());
         (1..SELDOM).for_each(|_| sessions.tidy());
@@ -473,13 +474,32 @@ mod tests {
         assert!(!listener.knows(OURS) && !listener.knows(SessionId([8; 16])));
     }
 
-    /// What a connection that says this, and then `more`, is taken for: the interval of its session.
-    async fn introduced(bytes: &[u8], more: &[u8]) -> Option<Option<Duration>> {
+    #[tokio::test]
+    async fn a_session_for_which_there_is_no_room_is_closed_without_a_word() {
+        let mut listener = Listener::unbound();
+        Arc::get_mut(&mut listener.door).unwrap().backlog = Backlog::new(1);
+        let mut answered = Vec::new();
+        for n in 0..3 {
+            let (mut far, near) = said_for(SessionId([n; 16]), 0).await;
+            listener.add(near);
+            answered.push(far.read(&mut [0; 64]).await.unwrap() > 0);
+            if n == 1 {
+                listener.accept().await.unwrap();
+            }
+        }
+        assert_eq!(answered, [true, false, true]);
+    }
+
+    /// What a connection that says this, and then `more`, is taken for: the interval of its session. Without more it is at its end.
+    async fn introduced(bytes: &[u8], more: Option<&[u8]>) -> Option<Option<Duration>> {
         let (mut far, near) = tokio::io::duplex(4096);
         far.write_all(bytes).await.unwrap();
         let listening = tokio::spawn(introduce(Box::new(near)));
         tokio::task::yield_now().await;
-        far.write_all(more).await.unwrap();
+        match more {
+            Some(more) => far.write_all(more).await.unwrap(),
+            None => far.shutdown().await.unwrap(),
+        }
         match tokio::time::timeout(Duration::from_secs(60), listening).await.expect("it waits on").unwrap()? {
             Introduced::For(entrant) => Some(entrant.config.interval),
             Introduced::OfVersion(_) => None,
@@ -496,9 +516,17 @@ mod tests {
         };
         let bytes = greeting(30_000, "plain");
         for at in [1, bytes.len() / 2, bytes.len()] {
-            let interval = introduced(&bytes[..at], &bytes[at..]).await;
+            let interval = introduced(&bytes[..at], Some(&bytes[at..])).await;
             assert_eq!(interval, Some(Some(Duration::from_millis(30))), "{at}");
         }
-        assert_eq!(introduced(&greeting(0, "plain"), &[]).await, Some(None), "it is measured");
+        assert_eq!(introduced(&greeting(0, "plain"), None).await, Some(None), "it is measured");
+        assert_eq!(introduced(&bytes[..9], None).await, None);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_greeting_is_known_by_its_first_byte_and_one_that_is_too_long_by_its_length() {
+        assert_eq!(introduced(b"G", Some(&[])).await, None);
+        let endless = [&[4, 0, 0xff, 0x0f][..], &[0; LONGEST_HELLO]].concat();
+        assert_eq!(introduced(&endless, Some(&[])).await, None);
     }
 }

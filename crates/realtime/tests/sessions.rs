@@ -235,6 +235,15 @@ async fn a_frame_that_is_too_long_or_of_no_lane_ends_its_connection_and_no_other
 }
 
 #[tokio::test]
+async fn sessions_that_wait_end_with_the_listener() {
+    let listener = Listener::bind("127.0.0.1:0").await.unwrap();
+    let near = Session::connect(listener.address().unwrap(), Config::default()).await.unwrap();
+    assert!(patient(near.peer_is_ours()).await);
+    drop(listener);
+    assert_eq!(patient(near.receive()).await, None);
+}
+
+#[tokio::test]
 async fn who_is_not_admitted_is_closed_at_once() {
     let listener = Listener::bind_for("127.0.0.1:0", |_| false).await.unwrap();
     let near = Session::connect(listener.address().unwrap(), Config::default()).await;
