@@ -2,7 +2,7 @@
 
 use headstart_realtime::keys::SecretKey;
 use headstart_realtime::relay::{self, Answer, Client, Clients, Event, Server, ServerSettings, Tally, ports};
-use headstart_realtime::{Config, Kind, Listener, Session};
+use headstart_realtime::{Config, Kind, Listener, Session, observe};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -268,20 +268,23 @@ async fn a_program_goes_through_the_relay_by_a_port_and_by_socks_unchanged() {
         assert_eq!((welcome, reply[1]), ([5, 0], 0));
         assert!(exchange(stream, &sent).await == expected);
     }
-    // What the list does not hold is refused in the protocol's own words.
-    let mut stream = TcpStream::connect(socks).await.unwrap();
-    stream.write_all(&[5, 1, 0]).await.unwrap();
-    let mut words = [0; 12];
-    patient(stream.read_exact(&mut words[..2])).await.unwrap();
-    stream.write_all(&[5, 1, 0, 1, 10, 0, 0, 1, 0, 22]).await.unwrap();
-    patient(stream.read_exact(&mut words[2..])).await.unwrap();
-    assert_eq!(words[3], 2);
+    // What the list does not hold, and what is not there, is refused in the protocol's own words.
+    for (request, reply) in [([5, 1, 0, 1, 10, 0, 0, 1, 0, 22], 2), ([5, 1, 0, 1, 127, 0, 0, 1, 0, 1], 4)] {
+        let mut stream = TcpStream::connect(socks).await.unwrap();
+        stream.write_all(&[5, 1, 0]).await.unwrap();
+        let mut words = [0; 12];
+        patient(stream.read_exact(&mut words[..2])).await.unwrap();
+        stream.write_all(&request).await.unwrap();
+        patient(stream.read_exact(&mut words[2..])).await.unwrap();
+        assert_eq!(words[3], reply);
+    }
     relay.kill();
 }
 
 #[tokio::test]
-async fn a_program_whose_stream_died_with_the_relay_is_told_by_a_reset() {
+async fn a_program_whose_stream_over_many_connections_died_with_the_relay_is_told_by_a_reset() {
     let keys = Keys::new();
+    observe::start();
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let relay = Killable::start("127.0.0.1:0", keys.settings(&["127.0.0.1:*"]));
     let at = relay.address.to_string();
@@ -291,6 +294,14 @@ async fn a_program_whose_stream_died_with_the_relay_is_told_by_a_reset() {
     served.write_all(b"half of an answer").await.unwrap();
     let mut half = [0; 17];
     patient(program.read_exact(&mut half)).await.unwrap();
+    let to = Some(server.local_addr().unwrap().to_string());
+    let connections = || observe::sessions().iter().find(|session| session.peer == to).map(|found| found.connections);
+    patient(async {
+        while connections() < Some(4) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
     relay.kill();
     let relay = Killable::start(&at, keys.settings(&["127.0.0.1:*"]));
     let mut rest = Vec::new();

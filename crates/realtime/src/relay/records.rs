@@ -347,18 +347,25 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_idle_holds_nothing() {
-        let (client, relay) = pair(1 << 20, true).await;
-        let (mut client, mut relay) = (client.unwrap(), relay.unwrap());
-        let mut bytes = [0; 5];
-        client.write_all(b"hello").await.unwrap();
-        client.flush().await.unwrap();
-        relay.read_exact(&mut bytes).await.unwrap();
-        relay.write_all(&bytes).await.unwrap();
-        relay.flush().await.unwrap();
-        client.read_exact(&mut bytes).await.unwrap();
-        assert_eq!(&bytes, b"hello");
-        let held = [&relay.incoming, &relay.plain, &relay.outgoing].map(Vec::capacity);
-        assert_eq!(held, [0; 3]);
+        // Also where what is written is longer than the stream takes at once.
+        for room in [7, 1 << 20] {
+            let (client, relay) = pair(room, true).await;
+            let (mut client, mut relay) = (client.unwrap(), relay.unwrap());
+            let mut bytes = [0; 5];
+            let there = tokio::spawn(async move {
+                client.write_all(b"hello").await.unwrap();
+                client.flush().await.unwrap();
+                client.read_exact(&mut bytes).await.unwrap();
+                assert_eq!(&bytes, b"hello");
+                client
+            });
+            relay.read_exact(&mut bytes).await.unwrap();
+            relay.write_all(&bytes).await.unwrap();
+            relay.flush().await.unwrap();
+            let held = [&relay.incoming, &relay.plain, &relay.outgoing].map(Vec::capacity);
+            assert_eq!(held, [0; 3]);
+            there.await.unwrap();
+        }
     }
 
     #[tokio::test]
@@ -373,7 +380,17 @@ mod tests {
     #[tokio::test]
     async fn foreign_bytes_are_an_error_and_never_a_panic() {
         let key = SecretKey::generate().unwrap();
+        let (near, mut far) = tokio::io::duplex(1 << 16);
+        let client = TlsConnector::from(keys::client(&key, key.public().unwrap()).unwrap());
+        let mut given_up = vec![0; 4096];
+        let greeted = tokio::select! {
+            _ = client.connect(ServerName::try_from("relay").unwrap(), near) => panic!("there is no relay"),
+            n = far.read(&mut given_up) => n.unwrap(),
+        };
+        given_up.truncate(greeted);
+        given_up.extend_from_slice(&[21, 3, 3, 0, 2, 2, 80]);
         for words in [
+            &given_up[..],
             &b"GET / HTTP/1.1\r\n\r\n"[..],
             &[22, 3, 1, 0xff, 0xff],
             &[22, 3, 1, 0, 5, 1, 0, 0, 1, 0],
@@ -394,7 +411,9 @@ mod tests {
     async fn an_end_without_a_word_is_an_error() {
         let (client, relay) = pair(1 << 20, true).await;
         drop(client.unwrap().into_inner());
-        let cut = relay.unwrap().read_u8().await.unwrap_err();
+        let mut relay = relay.unwrap();
+        let cut = relay.read_u8().await.unwrap_err();
         assert_eq!(cut.kind(), io::ErrorKind::UnexpectedEof);
+        assert!(relay.write(b"x").await.is_err(), "nothing takes it");
     }
 }
