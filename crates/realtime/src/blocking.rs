@@ -304,5 +304,11 @@ mod tests {
         assert_eq!([(); 3].map(|()| far.receive().unwrap().bytes[0]), [0, 1, 2]);
         assert!(near.close());
         assert!(far.receive().is_none() && far.ending().is_some());
+        // One that is thrown away.
+        let near = Session::connect(&listener.address().unwrap().to_string(), Config::default()).unwrap();
+        near.send(0, Kind::Ordered, 0, b"x").unwrap();
+        assert!(near.delivered_within(LONG));
+        drop(listener.accept_within(LONG));
+        assert!(near.receive().is_none() && !near.close());
     }
 }

@@ -66,6 +66,7 @@ async fn those_that_go_on_are_listed() {
     let all = observe::totals();
     assert_eq!((all.begun, all.sent, all.received), (10, 14, 14), "{all:?}");
     let (near, far) = ends.pop().unwrap();
+    let _held = near.clone();
     near.close().await;
     while far.ending().is_none() {
         tokio::time::sleep(Duration::from_millis(5)).await;

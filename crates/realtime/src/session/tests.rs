@@ -5,6 +5,7 @@ use crate::backlog::Waits;
 use headstart_core::realtime::frame::Frame;
 use headstart_core::realtime::{Connection as Number, Hello, Input, MAX_CONNECTIONS};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::pin::pin;
 use std::task::Waker;
 
 const ID: SessionId = SessionId([7; 16]);
@@ -39,6 +40,11 @@ fn takes(session: &Session) -> bool {
     session.try_receive(&mut Vec::new()).is_some()
 }
 
+/// What comes of it before anything else happens.
+fn polled<T>(what: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+    what.poll(&mut Context::from_waker(Waker::noop()))
+}
+
 fn is_readable(session: &Session) -> bool {
     let mut state = session.shared.lock();
     let mut all = [PollFd::new(state.signal().unwrap(), PollFlags::IN)];
@@ -61,6 +67,9 @@ fn a_descriptor_is_readable_while_there_is_something_to_take_or_the_end() {
     let late = begun();
     hears_message(&late, 0, 10);
     assert!(is_readable(&late), "what came before it was asked for");
+    let mut state = late.shared.lock();
+    let signal = state.signal().unwrap();
+    assert!(rustix::io::fcntl_getfd(signal).unwrap().contains(rustix::io::FdFlags::CLOEXEC), "no program inherits it");
 }
 
 #[test]
@@ -100,6 +109,52 @@ fn a_session_that_waits_among_many_keeps_little_and_has_one_connection() {
 }
 
 #[test]
+fn connections_are_read_again_as_soon_as_there_is_room() {
+    let session = begun();
+    session.hold_at_most(1000);
+    hears_message(&session, 0, 2000);
+    let mut room = pin!(session.shared.room.notified());
+    assert!(polled(room.as_mut()).is_pending());
+    assert!(takes(&session) && polled(room.as_mut()).is_ready());
+    session.confine(true);
+    room.set(session.shared.room.notified());
+    assert!(polled(room.as_mut()).is_pending());
+    session.confine(false);
+    assert!(polled(room.as_mut()).is_ready());
+}
+
+#[test]
+fn a_task_that_asks_again_and_again_for_a_message_waits_once() {
+    let session = begun();
+    (0..3).for_each(|_| assert!(polled(pin!(session.receive())).is_pending()));
+    assert_eq!(session.shared.lock().receivers.len(), 1);
+}
+
+#[test]
+fn a_session_that_was_left_is_over_when_its_last_connection_is_gone() {
+    let session = begun();
+    assert!(opened(&session, 1));
+    hears(&session, &Frame::Bye { untaken: 0 });
+    let is_over_without = |id| {
+        session.shared.gone(id);
+        session.shared.lock().closed
+    };
+    assert_eq!([0, 1].map(is_over_without), [false, true]);
+}
+
+#[tokio::test]
+async fn closing_waits_for_the_farewell_of_each_connection_and_counts_what_was_thrown_away() {
+    let session = begun();
+    let mut closing = pin!(session.clone().close());
+    assert!(polled(closing.as_mut()).is_pending(), "its connection has not written it");
+    session.shared.gone(0);
+    assert_eq!(polled(closing.as_mut()), Poll::Ready(true));
+    let left = begun();
+    hears(&left, &Frame::Bye { untaken: 2 });
+    assert_eq!(polled(pin!(left.lost())), Poll::Ready(2));
+}
+
+#[test]
 fn a_connection_has_a_number_of_its_own_and_there_are_only_so_many() {
     let session = begun();
     assert!(!opened(&session, 0) && session.connections() == 1);
@@ -120,6 +175,8 @@ fn all_has_arrived_when_nothing_is_on_its_way_and_the_peer_did_not_die() {
     assert_eq!(looks(&session), (true, true, 0));
     session.lane(0, Kind::Event).try_send(0, b"x").unwrap();
     assert_eq!((looks(&session), session.unconfirmed()), ((false, false, 1), 1));
+    assert!(polled(pin!(session.until_unconfirmed(|count| count == 0))).is_pending());
+    assert!(polled(pin!(session.until_unconfirmed(|count| count == 1))).is_ready());
     let idle = begun();
     idle.shared.gone(0);
     idle.shared.close(Why::Lost(PATIENCE));
