@@ -136,6 +136,18 @@ fn a_network_that_wants_a_second_place_leaves_the_last_ones_free() {
 }
 
 #[test]
+fn a_place_that_is_free_is_given_before_any_is_taken_away() {
+    let mut line = Line::default();
+    let first: Vec<u64> = (0..MOST as u8).map(|n| line.comes(0, net(n), MOST).unwrap()).collect();
+    let [second, new] = [5, 99].map(|n| line.comes(100, net(n), MOST).unwrap());
+    line.leave(at(2000), first[31], net(31), MOST);
+    assert!(line.is_seated(2000, second, net(5), MOST) && line.is_seated(2000, new, net(99), MOST));
+    // With it all are taken, and the last two are not for a second of a network.
+    let gone: Vec<usize> = (0..31).filter(|n| line.is_gone(2000, first[*n], net(*n as u8), MOST)).collect();
+    assert_eq!((gone, line.counts()[..2].to_vec()), (vec![0, 1, 5], vec![30, 0]));
+}
+
+#[test]
 fn a_network_that_has_none_has_one_of_the_last_places_and_then_that_of_the_oldest() {
     let mut line = Line::default();
     let first: Vec<u64> = (0..MOST as u8).map(|n| line.comes(n.into(), net(n), MOST).unwrap()).collect();
