@@ -4,8 +4,11 @@ use super::super::frame::{self, Counts, Frame};
 use super::*;
 use crate::machine::{Deadline, Machine};
 
-/// Messages in one write at most, so that a write stays one segment on every path (RFC 9293: 536 bytes by default).
+/// Bytes of messages in one write at most, unless one alone is longer: what a segment holds by default (RFC 9293).
 pub(super) const ONE_SEGMENT: usize = 536;
+/// Control frames before them are fewer bytes than this, and come on top: a greeting takes no room from messages. So a write has 669 at
+/// most, which is one segment wherever the 1,280 bytes of IPv6 pass (RFC 8200).
+pub(super) const ON_TOP: usize = ONE_SEGMENT / 4;
 /// Hops without news double the patience so often at most: there are no more connections to leave. Ours.
 const MOST_DOUBLINGS: u32 = 3;
 
@@ -116,9 +119,7 @@ impl Messenger {
                 }
             }
         }
-        if out.len() == before
-            || (out.len() - before < ONE_SEGMENT / 4 && self.wires[at].fillers + self.wires[at].echoes == 0)
-        {
+        if out.len() == before || (out.len() - before < ON_TOP && self.wires[at].fillers + self.wires[at].echoes == 0) {
             self.write_messages(now, at, out);
         }
         // Last of all: what is to be said after it is not said.
@@ -148,7 +149,7 @@ impl Messenger {
         Frame::Ack(counts).encode(out);
     }
 
-    /// Messages that go again, as many as one segment holds, and a new one if there is room.
+    /// Messages that go again, as many as [`ONE_SEGMENT`], and a new one if there is room.
     fn write_messages(&mut self, now: Instant, at: usize, out: &mut Vec<u8>) {
         let before = out.len();
         let whole = self.is_whole(&self.wires[at]);

@@ -118,7 +118,7 @@ impl Messenger {
     }
 
     /// Appends messages that are unacknowledged on other connections, before a new one of `size` bytes is: those that are
-    /// overdue, and as many of the newest as the technique says. Only small ones, as far as the segment has room.
+    /// overdue, and as many of the newest as the technique says. Only small ones, as far as [`ONE_SEGMENT`] has room beside all else.
     pub(super) fn carry(&mut self, now: Instant, at: usize, size: usize, out: &mut Vec<u8>) {
         self.carried.clear();
         let view = self.view(now);

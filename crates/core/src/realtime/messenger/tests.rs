@@ -89,6 +89,9 @@ impl Pair {
                         let held = self.held.iter().filter(|(c, from, _)| *c == connection && is_held(from));
                         let held = held.map(|(_, _, until)| *until).max().unwrap_or(self.now);
                         let at = (self.now + self.one_way).max(held);
+                        let messages = written::messages(&bytes);
+                        let longest = drive::ONE_SEGMENT + drive::ON_TOP;
+                        assert!(bytes.len() < longest || messages.len() <= 1, "{messages:?} in one write");
                         if end == 0 {
                             self.log.push((self.now, bytes.clone()));
                         }

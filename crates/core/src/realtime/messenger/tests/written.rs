@@ -104,6 +104,28 @@ fn an_acknowledgement_goes_in_the_segment_of_a_message_if_it_is_short() {
 }
 
 #[test]
+fn control_frames_come_on_top_of_messages_unless_they_are_a_quarter_of_a_segment() {
+    let lengths = |counted: u32| {
+        let mut end = end("plain", 1, 10);
+        (0..4).for_each(|_| event(&mut end, 130));
+        writes(&mut end, start(), 0);
+        end.handle_input(start(), Input::Closed(Connection(0)));
+        (1..=counted).for_each(|id| open(&mut end, id, None));
+        end.wires[0].ack = true;
+        end.wires.iter_mut().for_each(|wire| wire.received = 1 << 60);
+        let (mut lengths, mut out) = (Vec::new(), Vec::new());
+        while end.transmit(start(), Connection(1), &mut out) {
+            lengths.push(out.len());
+            out.clear();
+        }
+        lengths
+    };
+    // A greeting of 34 bytes; an acknowledgement of three, and ten for each connection.
+    assert_eq!(lengths(9), [34 + 93 + drive::ONE_SEGMENT]);
+    assert_eq!(lengths(10), [34 + 103, drive::ONE_SEGMENT]);
+}
+
+#[test]
 fn tiny_segments_are_written_one_by_one_and_messages_wait_for_the_last() {
     let mut end = end("plain", 1, 10);
     event(&mut end, 50);
