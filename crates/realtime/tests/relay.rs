@@ -235,7 +235,9 @@ fn noise(len: u32) -> Vec<u8> {
 async fn forwarded(client: Client, to: SocketAddr) -> SocketAddr {
     let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = port.local_addr().unwrap();
-    tokio::spawn(ports::forward((port, Clients::new(64)), to.to_string().parse().unwrap(), client, auto(), |_| {}));
+    // Longer than a test waits: what ends sooner was told that it is over.
+    let config = Config { patience: PATIENCE * 2, ..auto() };
+    tokio::spawn(ports::forward((port, Clients::new(64)), to.to_string().parse().unwrap(), client, config, |_| {}));
     at
 }
 
