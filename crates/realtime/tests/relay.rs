@@ -314,6 +314,21 @@ async fn a_program_whose_stream_over_many_connections_died_with_the_relay_is_tol
 }
 
 #[tokio::test]
+async fn a_stream_goes_on_over_one_connection_where_the_relay_has_room_for_no_more() {
+    let keys = Keys::new();
+    let relay = Killable::start("127.0.0.1:0", ServerSettings { most: 1, ..keys.settings(&["127.0.0.1:*"]) });
+    let program = TcpStream::connect(forwarded(keys.client(relay.address), reversing().await).await).await.unwrap();
+    patient(async {
+        while relay.tally.answered(Answer::Busy) < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    assert_eq!(exchange(program, b"abc").await, b"cba");
+    relay.kill();
+}
+
+#[tokio::test]
 async fn a_relay_that_dies_for_good_leaves_no_half_of_anything_that_looks_whole() {
     let keys = Keys::new();
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
