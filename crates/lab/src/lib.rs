@@ -33,3 +33,8 @@ pub mod sim;
 pub mod socket_loader;
 pub mod stats;
 pub mod world;
+
+/// What is behind a mutex, whichever thread panicked while it held it: each value here is whole by itself.
+pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -6,12 +6,13 @@
 //! folder, as [`super::Results`] have it.
 
 use crate::bucket::Bucket;
+use crate::lock;
 use crate::program::Folder;
 use anyhow::{Context as _, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// So much of an object has its record: one is 1 kB long, and more where paths of pages are.
 const MOST_RECORD: u64 = 64 << 10;
@@ -177,7 +178,7 @@ impl Remote {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known)
     }
 }
 

@@ -38,6 +38,7 @@ pub use shell::{default_world, run_command, shell, shell_with};
 pub(crate) use topology::PREFERRED_CONGESTION_CONTROL;
 pub use visitor::{Visited, Visitor};
 
+use crate::lock;
 use crate::server::dns::{DnsServer, Manner, Query};
 use crate::server::web::{Accepted, WebServer};
 use crate::world::{Event, Fate, Host, Resolver, Site, When, World};
@@ -54,7 +55,7 @@ use std::io;
 use std::io::Read as _;
 use std::net::IpAddr;
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use switch::{Cable, Peer, Peers};
 use timeline::Timeline;
 use topology::{Attachment, Far, Wires};
@@ -298,7 +299,7 @@ impl Network {
     /// Replaces the site of that name, or adds one: its DNS records, distances and fates. In force when this returns,
     /// for packets that reach the emulator and connections that begin from then on.
     pub fn set_site(&self, site: Site) -> Result<(), Error> {
-        let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sites = lock(&self.sites);
         let mut next = sites.clone();
         match next.iter_mut().find(|old| old.name == site.name) {
             Some(old) => *old = site,

@@ -6,6 +6,7 @@
 //! server refuses is reset inside.
 
 use super::{Error, Network};
+use crate::lock;
 use crate::program::Folder;
 use crate::world::{Fate, Site};
 use headstart_core::time::Duration;
@@ -20,7 +21,7 @@ use std::ffi::OsString;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 /// The name of the host in a lab.
@@ -203,8 +204,4 @@ async fn answers(inside: Arc<UdpSocket>, outside: Arc<UdpSocket>, to: SocketAddr
             let _ = inside.send_to(&buffer[..len], to).await;
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

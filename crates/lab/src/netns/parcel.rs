@@ -6,11 +6,12 @@
 
 use super::frame::ETHERNET;
 use super::super_packet::{Cut, finish};
+use crate::lock;
 use headstart_io::sys::offload::Offload;
 use headstart_io::sys::packet::{Arrived, ROOM};
 use headstart_link::Packet;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Room for a packet of an Ethernet; what is no longer is copied, so that it does not hold a room for a super-packet.
 const SMALL: usize = 2048;
@@ -40,7 +41,7 @@ impl Pool {
     }
 
     fn shelves(&self) -> MutexGuard<'_, Shelves> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

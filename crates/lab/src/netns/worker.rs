@@ -13,6 +13,7 @@ use super::parcel::{Frame, Parcel, Pool};
 use super::record::Recorder;
 use super::super_packet::Headers;
 use super::switch::{Gone, Peers, Port, Release, Switch, Verdict, Why};
+use crate::lock;
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::{Clock, SPIN, thread_time};
 use headstart_io::sys::netlink::Mac;
@@ -24,7 +25,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Lowest real-time priority that is still above every ordinary thread; the emulator needs no more.
 const PRIORITY: i32 = 1;
@@ -124,11 +125,6 @@ impl Default for Waking {
     fn default() -> Self {
         Self { late: SPIN }
     }
-}
-
-/// A panic elsewhere must not hide the account.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Packets that leave as one frame.

@@ -5,6 +5,7 @@
 //! socket activation does, so that a program that connects of its own never fails, and a program that sees a reset was given
 //! a bad connection.
 
+use crate::lock;
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
 use headstart_io::poll::{Interest, Poll};
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 /// What is answered.
@@ -85,7 +86,7 @@ impl IdleServer {
 
     /// What clients did so far, by the patience of the address that they connected to.
     pub fn activity(&self) -> BTreeMap<Option<Duration>, Activity> {
-        self.activity.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.activity).clone()
     }
 
     /// Ends every connection; all have been ended when this returns.
@@ -200,7 +201,7 @@ impl Server {
                 let silent = self.clock.now() - connection.accepted;
                 if !std::mem::replace(&mut connection.spoken, true) {
                     let activity = Activity { spoken: 1, waited: u64::from(silent >= WAITED), longest: silent };
-                    let mut all = self.activity.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut all = lock(&self.activity);
                     all.entry(connection.patience).or_default().add(&activity);
                 }
                 connection.stream.write_all(ANSWER).is_err()

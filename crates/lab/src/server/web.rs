@@ -4,6 +4,7 @@
 //! without a listener is refused by the kernel, not by this.
 
 use super::http;
+use crate::lock;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::collections::{BTreeMap, HashMap};
@@ -11,7 +12,7 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 const PORT: u16 = 80;
@@ -113,10 +114,6 @@ impl Drop for WebServer {
             let _ = thread.join();
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// `wanted` if a socket may have it, else what sockets have anyway.

@@ -7,6 +7,7 @@
 mod connection;
 mod http3;
 
+use crate::lock;
 use crate::page::recording::Exchange;
 use crate::page::{Dependency, Page, Protocol, Start};
 use crate::sim::Timing;
@@ -14,7 +15,7 @@ use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
 use rustls::{ClientConfig, RootCertStore};
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use tokio::sync::{Notify, mpsc};
 
 /// Connections an origin over HTTP/1.1: Chromium, Firefox and Safari alike.
@@ -88,7 +89,7 @@ struct Queue {
 
 impl Queue {
     fn take(&self, requests: &[Request]) -> Option<usize> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.waiting);
         let first = (0..waiting.len()).min_by_key(|i| (requests[waiting[*i]].urgency, *i))?;
         Some(waiting.remove(first))
     }
@@ -104,14 +105,14 @@ impl Queue {
     }
 
     fn add(&self, object: usize) -> usize {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.waiting);
         waiting.push(object);
         waiting.len()
     }
 
     /// Takes everything that waits, without serving it.
     fn drain(&self) -> Vec<usize> {
-        std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.waiting))
     }
 }
 

@@ -11,6 +11,7 @@ mod conversation;
 mod upstream;
 
 use super::authority::{Authority, AuthorityError, Trust};
+use crate::lock;
 use crate::page::recording::{self, Exchange, RecordingError};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use std::collections::HashMap;
@@ -20,7 +21,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 pub use upstream::{RootsError, roots, roots_of};
@@ -199,8 +200,4 @@ fn complain(recorded: &mut Recorded, what: String) {
     if recorded.complaints.len() < MOST_COMPLAINTS {
         recorded.complaints.push(what);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -15,6 +15,7 @@ mod http2;
 mod http3;
 mod multiplexed;
 
+use crate::lock;
 use crate::page::recording::{Answers, Exchange, Message, RequestKey};
 use headstart_io::clock::Clock;
 use rustls::{ServerConfig, StreamOwned};
@@ -23,7 +24,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio_rustls::LazyConfigAcceptor;
@@ -130,7 +131,7 @@ impl ReplayState {
             return found;
         }
         self.missing.fetch_add(1, Ordering::Relaxed);
-        let mut list = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut list = lock(&self.unanswered);
         if list.len() < MOST_UNANSWERED {
             list.push(format!("{} {}{}", asked.method, asked.host, asked.target));
         }
@@ -207,7 +208,7 @@ impl ReplayServer {
             connections: connections.load(Ordering::Relaxed),
             answered: answered.load(Ordering::Relaxed),
             missing: missing.load(Ordering::Relaxed),
-            unanswered: unanswered.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            unanswered: lock(unanswered).clone(),
         }
     }
 }

@@ -2,10 +2,11 @@
 
 use super::socket::Traffic;
 use super::{ARMS, DATAGRAMS, ORACLE};
+use crate::lock;
 use crate::sim::messages::{AGE_STEP, PATIENCE, StreamResult, TOUCH};
 use headstart_core::time::{Duration, Instant};
 use headstart_io::clock::Clock;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// Messages of a stream, those that do not count included.
 pub const STREAM: u32 = TOUCH.before + TOUCH.messages;
@@ -36,17 +37,17 @@ impl MessageLogs {
 
     fn of(&self, cell: usize, arm: usize) -> MutexGuard<'_, MessageLog> {
         // Each entry is whole by itself, whichever thread panicked.
-        self.records[cell * ARMS.len() + arm].lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.records[cell * ARMS.len() + arm])
     }
 
     /// A way of sending has not done what it should, for a reason that is not the network's.
     pub fn failed(&self, why: String) {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner).push(why);
+        lock(&self.failures).push(why);
     }
 
     /// What has failed.
     pub fn failures(&self) -> Vec<String> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.failures).clone()
     }
 
     /// The next message is made now; its number.

@@ -1,5 +1,6 @@
 //! Sockets of TCP as the experiment wants them: CUBIC, no delay, of an age that acknowledges late or at once, and counted.
 
+use crate::lock;
 use crate::sim::tcp::Stack;
 use headstart_io::sys::socket_option::{Value, set};
 use headstart_io::sys::tcp_info::tcp_info;
@@ -7,7 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -38,13 +39,13 @@ pub struct Counter(Arc<Mutex<Vec<OwnedFd>>>);
 impl Counter {
     fn watch(&self, socket: impl AsFd) -> io::Result<()> {
         let copy = socket.as_fd().try_clone_to_owned()?;
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(copy);
+        lock(&self.0).push(copy);
         Ok(())
     }
 
     /// What they have carried.
     pub fn traffic(&self) -> Traffic {
-        let sockets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sockets = lock(&self.0);
         sockets.iter().filter_map(|socket| tcp_info(socket).ok()).fold(Traffic::default(), |sum, info| {
             let packets = u64::from(info.segs_out.unwrap_or_default());
             Traffic {

@@ -1,6 +1,7 @@
 //! The two QUIC endpoints of a trial: a server that answers with as many bytes as it is asked for and starts by a memory, a
 //! client that counts them.
 
+use crate::lock;
 use crate::sim::quic::{Ended, Identity, NAME, transport};
 use anyhow::Context as _;
 use headstart_core::time::Duration;
@@ -9,7 +10,7 @@ use headstart_quic::{CarefulResume, Connecting};
 use quinn::{Endpoint, EndpointConfig, ServerConfig, TokioRuntime};
 use rustix::net::sockopt;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Room for a burst while the program is not scheduled: 4 MiB are a third of a second at 100 Mbit/s.
 const BUFFER: usize = 4 << 20;
@@ -59,7 +60,7 @@ impl Server {
 
     /// What became of the connection that ended last.
     pub fn last(&self) -> Ended {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.last)
     }
 }
 
@@ -89,7 +90,7 @@ async fn answer(connecting: Connecting, last: Arc<Mutex<Ended>>) {
         connection.closed().await;
         let path = connection.stats().path;
         let ended = Ended { sent: path.sent_packets, lost: path.lost_packets };
-        *last.lock().unwrap_or_else(PoisonError::into_inner) = ended;
+        *lock(&last) = ended;
     }
 }
 
