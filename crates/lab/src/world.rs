@@ -85,6 +85,12 @@ pub struct Site {
 }
 
 impl Site {
+    /// One that answers with its addresses at once, to be kept for five minutes.
+    pub fn new(name: impl Into<String>, v4: Vec<Host>, v6: Vec<Host>) -> Self {
+        let record = Record { delay: Duration::ZERO, reply: Reply::Records, ttl: 300 };
+        Self { name: name.into(), v4, v6, a: record, aaaa: record, https: None }
+    }
+
     /// How the HTTPS query is answered.
     pub fn https_record(&self) -> Record {
         self.https.as_ref().map_or(Record { reply: Reply::Records, ..self.a }, |h| h.record)

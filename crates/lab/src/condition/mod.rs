@@ -65,14 +65,8 @@ fn site(n: usize, a: Record, aaaa: Record, v4: (Duration, Fate), v6: (Duration, 
     let v4_addr = Ipv4Addr::from(u32::from(Ipv4Addr::new(198, 19, 0, 0)) + number);
     let v6_addr = Ipv6Addr::from(u128::from(Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 0)) + u128::from(number));
     let host = |addr: IpAddr, (extra_rtt, fate)| vec![Host { addr, extra_rtt, fate }];
-    Site {
-        name: format!("n{number}.lab.example"),
-        v4: host(v4_addr.into(), v4),
-        v6: host(v6_addr.into(), v6),
-        a,
-        aaaa,
-        https: None,
-    }
+    let (v4, v6) = (host(v4_addr.into(), v4), host(v6_addr.into(), v6));
+    Site { a, aaaa, ..Site::new(format!("n{number}.lab.example"), v4, v6) }
 }
 
 /// All sites of these worlds behind each other in one, under other names and addresses, over the link of the first.

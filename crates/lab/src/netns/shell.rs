@@ -10,7 +10,7 @@ use super::switch::{Cable, Peers};
 use super::topology::{self, Far};
 use super::{Block, Entered, Error, InnerCommand, Network, outside};
 use crate::program::Folder;
-use crate::world::{Fate, Host, Record, Reply, Site, World};
+use crate::world::{Fate, Host, Reply, Site, World};
 use headstart_core::time::Duration;
 use headstart_io::clock::Clock;
 use headstart_io::sys::signal;
@@ -28,8 +28,6 @@ pub(super) const BLOCK: &str = "HEADSTART_LAB_BLOCK";
 /// Environment variable that names the folder where headstart keeps what it has learned.
 const HISTORY: &str = "HEADSTART_HISTORY";
 
-/// Lifetime of the default world's records, in seconds: long enough that caches matter.
-const TTL: u32 = 300;
 /// 150 ms further than the rest: enough for Happy Eyeballs (RFC 8305: 50 ms resolution delay) to show.
 const SLOW: Duration = Duration::from_millis(150);
 
@@ -170,17 +168,10 @@ pub fn default_world(link: &str) -> World {
 
 /// The site of that name, the `n`th, with an address in each of `families` (IPv4, IPv6).
 fn site(name: &str, n: u16, families: (bool, bool)) -> Site {
-    let record = |reply| Record { delay: Duration::ZERO, reply, ttl: TTL };
     let host = |addr: IpAddr| Host { addr, extra_rtt: Duration::ZERO, fate: Fate::Answers };
     let [high, low] = n.to_be_bytes();
     let v4 = host([198, 19, high, low].into());
     let v6 = host([0x2001, 0xdb8, n, 0, 0, 0, 0, 1].into());
-    Site {
-        name: name.into(),
-        v4: families.0.then_some(v4).into_iter().collect(),
-        v6: families.1.then_some(v6).into_iter().collect(),
-        a: record(Reply::Records),
-        aaaa: record(Reply::Records),
-        https: None,
-    }
+    let some = |has: bool, host| has.then_some(host).into_iter().collect();
+    Site::new(name, some(families.0, v4), some(families.1, v6))
 }
