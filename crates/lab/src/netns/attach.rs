@@ -54,7 +54,7 @@ pub fn attach(target: &Target, link: &str, command: &[OsString], settings: &Sett
     let spec = super::sized_link(link)?;
     // Before any thread is started, which all take no signal then.
     let ending = command.is_empty().then(signal::ending).transpose();
-    let ending = ending.map_err(|source| Error::Io { what: "waiting for signals".into(), source })?;
+    let ending = ending.map_err(Error::io("waiting for signals"))?;
     let (ns, ended) = namespace(target)?;
     let claim = claim(&ns)?;
     let interface = in_ns(&ns, || find(target))?;
@@ -66,9 +66,8 @@ pub fn attach(target: &Target, link: &str, command: &[OsString], settings: &Sett
     let ports = veths.ports(kind)?;
     // Its probes must not meet the detour, which would send them on.
     let emulator = Emulator::start(&[cable], 1, ports, Peers::new(), clock, settings)
-        .map_err(|source| Error::Io { what: "starting the emulator".into(), source })?;
-    let control = Control::at(claim, emulator.links(), spec)
-        .map_err(|source| Error::Io { what: "making the socket for `lab link`".into(), source })?;
+        .map_err(Error::io("starting the emulator"))?;
+    let control = Control::at(claim, emulator.links(), spec).map_err(Error::io("making the socket for `lab link`"))?;
     let detour = in_ns(&ns, || veths.detour(&interface))?;
     let status = match ending {
         Some(ending) => {
@@ -77,7 +76,7 @@ pub fn attach(target: &Target, link: &str, command: &[OsString], settings: &Sett
             0
         }
         None => run_command(command, |command| {
-            ns.adopt(command).map_err(|source| Error::Io { what: "preparing a command".into(), source })?;
+            ns.adopt(command).map_err(Error::io("preparing a command"))?;
             command.env_remove(enter::INSIDE).env_remove(LINK);
             Ok(())
         })?,

@@ -205,7 +205,7 @@ fn is_trusted(other: impl AsFd) -> bool {
 /// The socket that the environment of a process names.
 fn socket_of(pid: u32) -> Result<PathBuf, Error> {
     let environ = std::fs::read(format!("/proc/{pid}/environ"))
-        .map_err(|source| Error::Io { what: format!("reading the environment of process {pid}"), source })?;
+        .map_err(Error::io(format!("reading the environment of process {pid}")))?;
     let value = environ.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(format!("{LINK}=").as_bytes()));
     let value = value.and_then(|value| std::str::from_utf8(value).ok());
     value.map(PathBuf::from).ok_or_else(|| {

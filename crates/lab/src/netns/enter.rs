@@ -89,7 +89,7 @@ impl InnerCommand {
             private_files::install()?;
             return Ok(Entered::Inside);
         }
-        let waiting = self.host_ports.then(Waiting::new).transpose().map_err(serving)?;
+        let waiting = self.host_ports.then(Waiting::new).transpose().map_err(Error::io("serving ports of the host"))?;
         let env: Vec<_> = std::env::vars_os()
             .filter(|(key, _)| key != INSIDE)
             .chain([(OsString::from(INSIDE), OsString::from("1"))])
@@ -103,12 +103,11 @@ impl InnerCommand {
             other => other,
         };
         let offspring = offspring.map_err(|source| Error::Refused { advice: advice(&source, read_sysctl), source })?;
-        waiting.as_ref().map(Waiting::serve).transpose().map_err(serving)?;
+        waiting.as_ref().map(Waiting::serve).transpose().map_err(Error::io("serving ports of the host"))?;
         if self.pass_signals {
-            signal::pass_on_to(offspring.pid())
-                .map_err(|source| Error::Io { what: "handling signals".into(), source })?;
+            signal::pass_on_to(offspring.pid()).map_err(Error::io("handling signals"))?;
         }
-        let status = offspring.wait().map_err(|source| Error::Io { what: "waiting for the lab".into(), source })?;
+        let status = offspring.wait().map_err(Error::io("waiting for the lab"))?;
         // Supervisors of runs in there were killed with their PID namespace.
         headstart_io::folder::sweep_after();
         // So were programs whose files it had made, if it was ended by a signal.
@@ -144,10 +143,6 @@ macro_rules! inside {
             $crate::netns::inside(&format!("{module}{}", stringify!($name)), $body);
         }
     };
-}
-
-fn serving(source: io::Error) -> Error {
-    Error::Io { what: "serving ports of the host".into(), source }
 }
 
 fn read_sysctl(name: &str) -> Option<String> {

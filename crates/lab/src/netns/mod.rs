@@ -118,6 +118,14 @@ pub enum Error {
     TooMany,
 }
 
+impl Error {
+    /// What becomes of the error of a system call at this step.
+    fn io(what: impl Into<String>) -> impl Fn(io::Error) -> Self {
+        let what = what.into();
+        move |source| Self::Io { what: what.clone(), source }
+    }
+}
+
 /// A running network: client, emulator and servers. All of it ends when this is dropped.
 pub struct Network {
     // Dropped in this order: servers first, so that they do not see their namespace go.
@@ -150,24 +158,21 @@ impl Network {
         let addresses: Vec<IpAddr> = hosts(&world.sites).map(|host| host.addr).collect();
         let (wires, ports) = topology::lay(Far::Servers(&addresses), kind)?;
         let cable = Cable { name: topology::ACCESS_NAME.into(), ends: topology::ACCESS, link, ahead: kind.quantum() };
-        let io = |what: &str| {
-            let what = what.to_owned();
-            move |source| Error::Io { what, source }
-        };
+
         let dns = topology::in_ns(&wires.far, || {
             let there = (0..).zip(&world.resolvers).filter(|(_, r)| r.fate == Fate::Answers).map(|(n, _)| n);
             let addresses: Vec<_> = there.flat_map(|n| Family::BOTH.map(|family| dns_server(n, family))).collect();
-            DnsServer::start(&addresses, &world.sites, clock).map_err(io("starting the DNS server"))
+            DnsServer::start(&addresses, &world.sites, clock).map_err(Error::io("starting the DNS server"))
         })?;
         let web = topology::in_ns(&wires.far, || {
-            WebServer::start(topology::PREFERRED_CONGESTION_CONTROL).map_err(io("starting the web server"))
+            WebServer::start(topology::PREFERRED_CONGESTION_CONTROL).map_err(Error::io("starting the web server"))
         })?;
         for host in hosts(&world.sites).filter(|host| host.fate != Fate::Refuses) {
-            topology::in_ns(&wires.far, || web.listen(host.addr).map_err(io("listening for a site")))?;
+            topology::in_ns(&wires.far, || web.listen(host.addr).map_err(Error::io("listening for a site")))?;
         }
         let peers = peers(&world.sites, &world.resolvers);
         let emulator = Emulator::start(&[cable], world.seed, ports, peers, clock, settings)
-            .map_err(io("starting the emulator"))?;
+            .map_err(Error::io("starting the emulator"))?;
         let files = match &world.resolvers[..] {
             [Resolver::ORDINARY] => None,
             other => {
@@ -233,7 +238,7 @@ impl Network {
     /// A command that will run where the servers are, for servers that are programs of their own.
     pub fn server_command(&self, program: impl AsRef<std::ffi::OsStr>) -> Result<Command, Error> {
         let mut command = Command::new(program);
-        self.wires.far.adopt(&mut command).map_err(|source| Error::Io { what: "preparing a server".into(), source })?;
+        self.wires.far.adopt(&mut command).map_err(Error::io("preparing a server"))?;
         command.env_remove(enter::INSIDE);
         Ok(command)
     }
@@ -281,8 +286,8 @@ impl Network {
     /// Frees port 80 of every site: the ordinary web server takes no new connections there. What the sites have
     /// [accepted](Self::accepted) stays known.
     pub fn stop_web_server(&self) -> Result<(), Error> {
-        let io = |source| Error::Io { what: "stopping the web server".into(), source };
-        self.web.accepted().into_keys().try_for_each(|ip| self.web.close(ip)).map_err(io)
+        let mut all = self.web.accepted().into_keys();
+        all.try_for_each(|ip| self.web.close(ip)).map_err(Error::io("stopping the web server"))
     }
 
     /// Congestion control that the client's connections begin with; a program that wants another has to ask for it after
@@ -310,20 +315,19 @@ impl Network {
         let listening = |sites: &[Site]| {
             hosts(sites).filter(|host| host.fate != Fate::Refuses).map(|host| host.addr).collect::<BTreeSet<_>>()
         };
-        let what = || "changing a site".to_owned();
+        let what = "changing a site";
         topology::in_ns(&self.wires.far, || {
             let mut netlink = Netlink::open()?;
             let (before, after) = (owned(&sites), owned(&next));
             after.difference(&before).try_for_each(|ip| topology::own(&mut netlink, *ip))?;
             let (open, wanted) = (listening(&sites), listening(&next));
-            let io = |source| Error::Io { what: what(), source };
-            open.difference(&wanted).try_for_each(|ip| self.web.close(*ip)).map_err(io)?;
-            wanted.difference(&open).try_for_each(|ip| self.web.listen(*ip)).map_err(io)?;
+            open.difference(&wanted).try_for_each(|ip| self.web.close(*ip)).map_err(Error::io(what))?;
+            wanted.difference(&open).try_for_each(|ip| self.web.listen(*ip)).map_err(Error::io(what))?;
             before.difference(&after).try_for_each(|ip| topology::disown(&mut netlink, *ip))?;
             Ok(())
         })?;
         self.dns.set_sites(&next);
-        self.emulator.set_peers(peers(&next, &self.resolvers)).map_err(|source| Error::Io { what: what(), source })?;
+        self.emulator.set_peers(peers(&next, &self.resolvers)).map_err(Error::io(what))?;
         *sites = next;
         Ok(())
     }

@@ -115,28 +115,29 @@ impl Nodes {
         };
         let cables: Vec<_> = scenario.wires.iter().enumerate().map(cable).collect();
         let emulator = Emulator::start(&cables, scenario.seed, ports, Peers::new(), clock, settings)
-            .map_err(|source| Error::Io { what: "starting the emulator".into(), source })?;
+            .map_err(Error::io("starting the emulator"))?;
         Ok(Self { emulator, nodes, _emulator_ns: emulator_ns, clock })
+    }
+
+    fn node(&self, node: usize) -> Result<&NetNs, Error> {
+        self.nodes.get(node).ok_or_else(|| Error::World(format!("unknown node number {node}")))
     }
 
     /// Runs `f` on a node, in a thread of its own; its sockets stay the node's wherever they are used later.
     pub fn on<T: Send>(&self, node: usize, f: impl FnOnce() -> T + Send) -> Result<T, Error> {
-        let ns = self.nodes.get(node).ok_or_else(|| Error::World(format!("unknown node number {node}")))?;
-        in_ns(ns, || Ok(f()))
+        in_ns(self.node(node)?, || Ok(f()))
     }
 
     /// Makes `command` run on a node.
     pub fn adopt(&self, node: usize, command: &mut Command) -> Result<(), Error> {
-        let ns = self.nodes.get(node).ok_or_else(|| Error::World(format!("unknown node number {node}")))?;
-        ns.adopt(command).map_err(|source| Error::Io { what: "preparing a command".into(), source })?;
+        self.node(node)?.adopt(command).map_err(Error::io("preparing a command"))?;
         command.env_remove(super::enter::INSIDE).env_remove(shell::BLOCK);
         Ok(())
     }
 
     /// The namespace of a node, for what outlives a call of [`Self::on`].
     pub fn namespace(&self, node: usize) -> Result<NetNs, Error> {
-        let ns = self.nodes.get(node).ok_or_else(|| Error::World(format!("unknown node number {node}")))?;
-        ns.try_clone().map_err(|source| Error::Io { what: "keeping a namespace".into(), source })
+        self.node(node)?.try_clone().map_err(Error::io("keeping a namespace"))
     }
 
     /// The clock of the emulator.
@@ -161,7 +162,7 @@ pub fn on_node(scenario: &Scenario, node: usize, command: &[OsString]) -> Result
     let nodes = Nodes::build(scenario)?;
     let hosts =
         OpenOptions::new().append(true).open(HOSTS).and_then(|mut file| file.write_all(names(scenario).as_bytes()));
-    hosts.map_err(|source| Error::Io { what: format!("adding the names of nodes to {HOSTS}"), source })?;
+    hosts.map_err(Error::io(format!("adding the names of nodes to {HOSTS}")))?;
     let status = shell::run_command(command, |command| nodes.adopt(node, command))?;
     shell::vouch(&nodes.certificate());
     Ok(status)

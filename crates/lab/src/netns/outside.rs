@@ -88,14 +88,13 @@ impl Waiting {
 
 /// Opens `ports` at the host's name in `network`, to be served by the process outside.
 pub(super) fn open(network: &Network, site: &Site, ports: &[u16]) -> Result<(), Error> {
-    let failed = |what: String| move |source: io::Error| Error::Io { what, source };
     let path = std::env::var_os(DOOR).ok_or_else(|| Error::World("nothing outside serves the host's ports".into()))?;
     let outside = unix_socket().and_then(|socket| Ok(connect(&socket, &address(path)?).map(|()| socket)?));
-    let outside = outside.map_err(failed("reaching the process outside".into()))?;
+    let outside = outside.map_err(Error::io("reaching the process outside"))?;
     let addresses = site.v4.iter().chain(&site.v6).map(|host| host.addr);
     for at in addresses.flat_map(|ip| ports.iter().map(move |port| SocketAddr::new(ip, *port))) {
         let opened = network.on_servers(|| open_one(&outside, at))?;
-        opened.map_err(failed(format!("opening port {} at {NAME}", at.port())))?;
+        opened.map_err(Error::io(format!("opening port {} at {NAME}", at.port())))?;
     }
     Ok(())
 }

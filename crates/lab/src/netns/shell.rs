@@ -77,10 +77,10 @@ pub fn shell_with(link: &str, command: &[OsString], settings: &Settings, host_po
     let link = spec.clone();
     let cable = Cable { name: topology::ACCESS_NAME.into(), ends: topology::ACCESS, link, ahead: kind.quantum() };
     let emulator = Emulator::start(&[cable], seed, ports, Peers::new(), Clock::new(), settings)
-        .map_err(|source| Error::Io { what: "starting the emulator".into(), source })?;
+        .map_err(Error::io("starting the emulator"))?;
     let control = control(emulator.links(), spec)?;
     let status = run_command(command, |command| {
-        wires.client.adopt(command).map_err(|source| Error::Io { what: "preparing a command".into(), source })?;
+        wires.client.adopt(command).map_err(Error::io("preparing a command"))?;
         command.env_remove(super::enter::INSIDE).env(BLOCK, wires.block.to_string()).env(LINK, control.path());
         Ok(())
     })?;
@@ -91,7 +91,7 @@ pub fn shell_with(link: &str, command: &[OsString], settings: &Settings, host_po
 
 /// Lets the link be changed while the command runs.
 fn control(links: Links, link: DuplexSpec) -> Result<InFolder, Error> {
-    InFolder::start(links, link).map_err(|source| Error::Io { what: "making the socket for `lab link`".into(), source })
+    InFolder::start(links, link).map_err(Error::io("making the socket for `lab link`"))
 }
 
 /// The exit status of a command whose network is gone: a record that was cut off is no success.
@@ -117,11 +117,11 @@ pub fn run_command(command: &[OsString], adopt: impl FnOnce(&mut Command) -> Res
     let mut command = Command::new(&program);
     command.args(args);
     let history = std::env::var_os(HISTORY).is_none().then(Folder::new).transpose();
-    let history = history.map_err(|source| Error::Io { what: "making a folder for the history".into(), source })?;
+    let history = history.map_err(Error::io("making a folder for the history"))?;
     command.envs(history.iter().map(|folder| (HISTORY, folder.path())));
     adopt(&mut command)?;
     // From before the start: the keyboard's signals are the command's business alone.
-    let signals = |pid| signal::pass_on_to(pid).map_err(|source| Error::Io { what: "handling signals".into(), source });
+    let signals = |pid| signal::pass_on_to(pid).map_err(Error::io("handling signals"));
     signals(0)?;
     let mut child = match command.spawn() {
         Ok(child) => child,
@@ -131,7 +131,7 @@ pub fn run_command(command: &[OsString], adopt: impl FnOnce(&mut Command) -> Res
         }
     };
     signals(i32::try_from(child.id()).unwrap_or(0))?;
-    let status = child.wait().map_err(|source| Error::Io { what: "waiting for the command".into(), source })?;
+    let status = child.wait().map_err(Error::io("waiting for the command"))?;
     Ok(status.code().or(status.signal().map(|n| 128 + n)).unwrap_or(1))
 }
 

@@ -46,7 +46,7 @@ impl Timeline {
         player.rewind()?;
         let (tell, messages) = channel();
         let thread = std::thread::Builder::new().name("timeline".into()).spawn(move || player.run(&messages));
-        let thread = thread.map_err(|source| Error::Io { what: "starting the timeline".into(), source })?;
+        let thread = thread.map_err(Error::io("starting the timeline"))?;
         Ok(Self { tell, thread: Some(thread) })
     }
 

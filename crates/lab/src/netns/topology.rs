@@ -152,7 +152,7 @@ pub(super) fn disown(netlink: &mut Netlink, ip: IpAddr) -> Result<(), NetlinkErr
 
 /// Runs `f` in a namespace.
 pub(super) fn in_ns<T: Send>(ns: &NetNs, f: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
-    ns.run(f).map_err(|source| Error::Io { what: "entering a network namespace".into(), source })?
+    ns.run(f).map_err(Error::io("entering a network namespace"))?
 }
 
 /// Plugs the link into the outer client's namespace, in the first free position.
@@ -246,7 +246,7 @@ fn join_far(name: &str, ends: [Ends; 2], kind: PortKind) -> Result<(), Error> {
 /// Switches an interface on, and its offloads off unless the emulator takes super-packets; its index.
 pub(super) fn plug(netlink: &mut Netlink, name: &str, kind: PortKind) -> Result<u32, Error> {
     if kind == PortKind::SinglePackets {
-        offloads_off(name).map_err(|source| Error::Io { what: format!("switching off offloads of {name}"), source })?;
+        offloads_off(name).map_err(Error::io(format!("switching off offloads of {name}")))?;
     }
     let index = netlink.index(name)?;
     netlink.up(index)?;
@@ -257,7 +257,7 @@ pub(super) fn port(name: &str, kind: PortKind) -> Result<PacketSocket, Error> {
     let mut netlink = Netlink::open()?;
     let index = plug(&mut netlink, name, kind)?;
     PacketSocket::bind(index, kind == PortKind::SuperPackets)
-        .map_err(|source| Error::Io { what: format!("opening a packet socket on {name}"), source })
+        .map_err(Error::io(format!("opening a packet socket on {name}")))
 }
 
 pub(super) fn creating(source: io::Error) -> Error {

@@ -62,9 +62,9 @@ impl Visitor {
                 .into_iter()
                 .map(|(name, family)| format!("{name} {}\n", if family == Family::V4 { 4 } else { 6 }))
                 .collect();
-            let folder = Folder::new().map_err(|source| io_error("making a folder for the oracle's data", source))?;
+            let folder = Folder::new().map_err(Error::io("making a folder for the oracle's data"))?;
             let path = folder.path().join("truth");
-            std::fs::write(&path, lines).map_err(|source| io_error("writing the oracle's data", source))?;
+            std::fs::write(&path, lines).map_err(Error::io("writing the oracle's data"))?;
             command.arg("--faster").arg(&path);
             truth_told = Some(folder);
         }
@@ -73,10 +73,10 @@ impl Visitor {
     }
 
     fn start(mut command: Command, truth: Option<Folder>) -> Result<Self, Error> {
-        let failed = |source| io_error("starting a client", source);
+        let failed = Error::io("starting a client");
         // Whatever this process runs under, arms differ in headstart alone.
         undisturbed(&mut command);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(failed)?;
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(&failed)?;
         let requests = child.stdin.take();
         let answers = child.stdout.take().ok_or_else(|| failed(io::ErrorKind::BrokenPipe.into()))?;
         Ok(Self { child, requests, answers: BufReader::new(answers), _truth: truth })
@@ -98,7 +98,7 @@ impl Visitor {
             let (name, visited) = self.answer()?;
             answers.insert(name, visited);
         }
-        let missing = || io_error("reading from a client", io::ErrorKind::InvalidData.into());
+        let missing = || Error::io("reading from a client")(io::ErrorKind::InvalidData.into());
         names.iter().map(|name| answers.remove(*name).ok_or_else(missing)).collect()
     }
 
@@ -111,13 +111,13 @@ impl Visitor {
         let requests = self.requests.as_mut().ok_or(io::ErrorKind::BrokenPipe.into());
         requests
             .and_then(|r| writeln!(r, "{name} 80 {family} {}", patience.as_millis()))
-            .map_err(|source| io_error("writing to a client", source))
+            .map_err(Error::io("writing to a client"))
     }
 
     fn answer(&mut self) -> Result<(String, Visited), Error> {
         let mut line = String::new();
-        let failed = |source| io_error("reading from a client", source);
-        if self.answers.read_line(&mut line).map_err(failed)? == 0 {
+        let failed = Error::io("reading from a client");
+        if self.answers.read_line(&mut line).map_err(&failed)? == 0 {
             return Err(failed(io::ErrorKind::UnexpectedEof.into()));
         }
         let said: serde_json::Value = serde_json::from_str(&line).map_err(|e| failed(e.into()))?;
@@ -144,9 +144,5 @@ impl Drop for Visitor {
 }
 
 fn own_program() -> Result<PathBuf, Error> {
-    crate::program::headstart().map_err(|source| io_error("finding headstart", source))
-}
-
-fn io_error(what: &str, source: io::Error) -> Error {
-    Error::Io { what: what.into(), source }
+    crate::program::headstart().map_err(Error::io("finding headstart"))
 }
