@@ -4,6 +4,7 @@
 //! what it cost, whether it may be believed). The command line, `headstart lab list`, the report and the demo read
 //! [`ALL`]; nothing here opens a socket, reads a clock or prints.
 
+mod adding;
 pub mod app_session;
 mod claims;
 pub mod connect_faults;
@@ -11,6 +12,7 @@ pub mod connect_law;
 pub mod connect_model;
 pub mod connect_overhead;
 pub mod connect_programs;
+mod crew;
 mod device_day;
 pub mod emulator;
 mod extent;
@@ -26,6 +28,7 @@ mod quiet;
 pub mod realtime_tail;
 pub mod shim_cost;
 mod steer;
+mod steps;
 mod stopwatch;
 mod target;
 pub mod tcp_slowness;
@@ -39,6 +42,7 @@ pub use extent::{Extent, MOST_SECONDS, is_plausible};
 use headstart_core::choice::unknown;
 use outcome::in_ms;
 pub use outcome::{Condition, FORMAT_VERSION, Outcome, OutcomeError, Price, Row, Series};
+use steps::Steps;
 pub use verdict::{Direction, Measured, Printed, Verdict, judge, judge_ours};
 pub use waterfall::{Fall, Waterfall};
 
@@ -146,6 +150,12 @@ impl Entry {
             (Speeds::Namespaces, _) => Err(ExperimentError::NeedsNamespaces(self.name)),
             (Speeds::Virtual, _) => Err(ExperimentError::VirtualOnly(self.name)),
         }
+    }
+
+    /// What a run begins with: how it measures, and what readers must know in any case.
+    fn outcome(&self, cx: &Context, method: &[&str], notes: &[&str]) -> Outcome {
+        let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        Outcome { method: owned(method), notes: owned(notes), ..Outcome::new(self.name, cx.seed) }
     }
 
     /// Runs the experiment, after a look at the request and before a look at the result.

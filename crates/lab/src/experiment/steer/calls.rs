@@ -4,10 +4,9 @@
 //! ours to show: how late it comes, how much of it never does, and what that costs the download.
 
 use super::network::{BASE, Network};
-use super::steps::Steps;
 use super::{FAST, FAT, OURS, STATE, rows};
 use crate::experiment::target::Target;
-use crate::experiment::{Condition, Context, Entry, Outcome, Price, Row, Series, Speeds};
+use crate::experiment::{Context, Entry, Outcome, Row, Series, Speeds, Steps};
 use crate::sim::Steering;
 use crate::sim::calls::{Calls, Talked, play};
 use crate::stats::Statistic;
@@ -121,8 +120,7 @@ const METHOD: [&str; 3] = [
 ];
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
-    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
-    outcome.method = METHOD.map(str::to_owned).to_vec();
+    let mut outcome = ENTRY.outcome(cx, &METHOD, &[]);
     let (talks, before, measured) = if cx.quick { (2, 600, 1_000) } else { (8, 2_000, 5_000) };
     let wanted: Vec<(&str, Network)> = NAMES
         .iter()
@@ -155,10 +153,10 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             let seed = |n: u64| cx.seed.wrapping_mul(7919).wrapping_add(n);
             talked.push((0..talks).map(|n| play(&steering, calls, seed(n))).collect::<Result<_, _>>()?);
         }
-        outcome.conditions.push(Condition {
-            name: condition.to_owned(),
-            about: format!("{}; {talks} talks of {:.1} s.", network.about, calls.measured.as_secs_f64()),
-        });
+        outcome.condition(
+            condition,
+            format!("{}; {talks} talks of {:.1} s.", network.about, calls.measured.as_secs_f64()),
+        );
         add(&mut outcome, condition, calls, &talked)?;
     }
     Ok(outcome)
@@ -210,13 +208,7 @@ fn add(outcome: &mut Outcome, condition: &str, calls: Calls, talked: &[Vec<Talke
     }
     for (arm, talks) in ARMS.iter().zip(talked) {
         let fast = talks.iter().map(|t| t.bytes[1] as f64).sum::<f64>() / talks.len().max(1) as f64;
-        outcome.prices.push(Price {
-            condition: condition.into(),
-            arm: (*arm).into(),
-            what: "over the fast channel, a talk".into(),
-            unit: "kB".into(),
-            amount: fast / 1e3,
-        });
+        outcome.price(condition, arm, "over the fast channel, a talk", "kB", fast / 1e3);
     }
     Ok(())
 }

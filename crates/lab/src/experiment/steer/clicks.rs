@@ -6,9 +6,8 @@
 use super::network::BASE;
 use super::play::{Cell, Visitor, as_in_the_paper};
 use super::rows;
-use super::steps::Steps;
 use super::{FAT, METHOD, METRIC, OURS, STATE};
-use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Series, Speeds};
+use crate::experiment::{Claims, Context, Entry, Outcome, Series, Speeds, Steps};
 use crate::page::{Page, synthetic};
 use headstart_core::steer::policy;
 
@@ -53,12 +52,10 @@ fn visit(seed: u64, n: usize) -> Vec<Page> {
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let claims = Claims::built_in()?;
-    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
-    outcome.method = METHOD.map(str::to_owned).to_vec();
-    outcome.method.push(
+    let mut outcome = ENTRY.outcome(cx, &METHOD, &[]);
+    outcome.how(
         "A visit is five pages of the generator, each with empty caches and no open connection; requests are scaled so that \
-         their 99th percentile is the paper's: 1.92 KB on the landing page, 2.9 KB on the others."
-            .into(),
+         their 99th percentile is the paper's: 1.92 KB on the landing page, 2.9 KB on the others.",
     );
     let visits = if cx.quick { 2 } else { 21 };
     let wanted: Vec<&str> = ENTRY.conditions.iter().copied().filter(|c| cx.wants(c)).collect();
@@ -95,7 +92,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             outcome.samples.extend((0..ARMS.len()).map(series));
         }
         let about = format!("{}; {visits} visits of a landing page and four pages behind it.", BASE.about);
-        outcome.conditions.push(Condition { name: condition.to_owned(), about });
+        outcome.condition(condition, about);
     }
     Ok(outcome)
 }

@@ -15,7 +15,6 @@ pub mod pages;
 mod play;
 mod real;
 mod rows;
-mod steps;
 pub mod sweep;
 #[cfg(test)]
 mod tests;

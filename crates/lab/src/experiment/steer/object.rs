@@ -2,10 +2,9 @@
 
 use super::network::BASE;
 use super::play::{Cell, load, rounded};
-use super::steps::Steps;
 use super::{FAST, FAT, METHOD, STATE};
 use super::{real, rows};
-use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Series, Speeds};
+use crate::experiment::{Claims, Context, Entry, Outcome, Series, Speeds, Steps};
 use crate::page::{Host, Kind, Object, Page, Protocol, Start};
 use headstart_core::steer::policy;
 use headstart_core::time::Duration;
@@ -43,10 +42,9 @@ fn page() -> Page {
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let claims = Claims::built_in()?;
-    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
-    outcome.method = METHOD.map(str::to_owned).to_vec();
-    outcome.method.push(
-        "`until the request` is names, TCP and TLS; TLS is 1.3 here and takes a round trip less than in the paper's Table 2.".into(),
+    let mut outcome = ENTRY.outcome(cx, &METHOD, &[]);
+    outcome.how(
+        "`until the request` is names, TCP and TLS; TLS is 1.3 here and takes a round trip less than in the paper's Table 2.",
     );
     if cx.speeds.in_virtual_time() {
         in_virtual_time(cx, &claims, &mut outcome)?;
@@ -98,7 +96,7 @@ fn in_virtual_time(cx: &Context, claims: &Claims, outcome: &mut Outcome) -> anyh
         outcome.samples.extend(all.into_iter().flatten());
         let about =
             format!("{}; one document of 110 KB over HTTP/1.1 and TLS 1.3, its host at the channels' end.", BASE.about);
-        outcome.conditions.push(Condition { name: condition.to_owned(), about });
+        outcome.condition(condition, about);
     }
     Ok(())
 }

@@ -3,10 +3,9 @@
 use super::fitted::Fit;
 use super::network::BASE;
 use super::play::{Block, Cell, as_in_the_paper, over};
-use super::steps::Steps;
 use super::{FAT, METHOD, METRIC, STATE, real, rows};
 use crate::experiment::page_load::pages;
-use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Row, Speeds};
+use crate::experiment::{Claims, Context, Entry, Outcome, Row, Speeds, Steps};
 use crate::page::{Page, Protocol};
 
 /// The experiment.
@@ -62,8 +61,7 @@ fn about(how: &str) -> &'static str {
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let claims = Claims::built_in()?;
-    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
-    outcome.method = METHOD.map(str::to_owned).to_vec();
+    let mut outcome = ENTRY.outcome(cx, &METHOD, &[]);
     if cx.speeds.in_virtual_time() {
         in_virtual_time(cx, &claims, &mut outcome)?;
     }
@@ -96,7 +94,7 @@ fn in_virtual_time(cx: &Context, claims: &Claims, outcome: &mut Outcome) -> anyh
         if let Some(fit) = fit {
             about = format!("{} {}.", about, fit.about());
         }
-        outcome.conditions.push(Condition { name: block.cell.name.clone(), about });
+        outcome.condition(block.cell.name.clone(), about);
         let judged = condition == "ideal-fitted";
         rows::add(outcome, &block, |row| if judged { serve(claims, row) } else { Ok(row) })?;
     }

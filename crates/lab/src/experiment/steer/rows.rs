@@ -3,7 +3,7 @@
 use super::play::Block;
 use super::{BOUND, FAT, METRIC, OURS, STATE, bound};
 use crate::experiment::target::Target;
-use crate::experiment::{Outcome, Price, Row, Series};
+use crate::experiment::{Outcome, Row, Series};
 use crate::stats::{Pairing, Statistic};
 
 /// A page that is slower by less is not slower, in percent.
@@ -21,13 +21,11 @@ pub fn compare(
     baseline: &Series,
     serving: impl Fn(Row) -> anyhow::Result<Row>,
 ) -> anyhow::Result<()> {
-    if ours.values.iter().zip(&baseline.values).any(|(a, b)| a.is_some() && b.is_some()) {
+    if ours.meets(baseline) {
         let row = Row::compare(ours, baseline, Statistic::Mean, Pairing::Paired, outcome.seed)?;
         outcome.rows.push(serving(row)?);
     }
-    if ours.failed() + baseline.failed() > 0 {
-        outcome.rows.push(Row::failures(ours, baseline));
-    }
+    outcome.failures(ours, baseline);
     Ok(())
 }
 
@@ -87,13 +85,7 @@ pub fn add(outcome: &mut Outcome, block: &Block, serving: impl Fn(Row) -> anyhow
                 ));
             }
         }
-        outcome.prices.push(Price {
-            condition: name.clone(),
-            arm: entry.name.into(),
-            what: "over the fast channel, a page".into(),
-            unit: "kB".into(),
-            amount: fast_kb,
-        });
+        outcome.price(name, entry.name, "over the fast channel, a page", "kB", fast_kb);
         outcome.samples.push(series);
     }
     let bound = add_bound(outcome, block, &base)?;

@@ -4,9 +4,8 @@ use super::fitted::{Fit, WEIGHT};
 use super::network::SWEEP;
 use super::pages::printed;
 use super::play::{Block, Cell, as_in_the_paper};
-use super::steps::Steps;
 use super::{BOUND, FAST, FAT, METHOD, METRIC, OURS, STATE, bound, rows};
-use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Row, Speeds};
+use crate::experiment::{Claims, Context, Entry, Outcome, Row, Speeds, Steps};
 use crate::page::{Page, synthetic};
 
 /// The experiment.
@@ -69,8 +68,7 @@ const LONGEST: &str = "fat-rtt-150";
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let claims = Claims::built_in()?;
-    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
-    outcome.method = METHOD.map(str::to_owned).to_vec();
+    let mut outcome = ENTRY.outcome(cx, &METHOD, &[]);
     let (count, worlds) = if cx.quick { (4, 1) } else { (40, 2) };
     let pages: Vec<Page> =
         synthetic::pages(cx.seed, count).enumerate().map(|(n, p)| as_in_the_paper(&p, n as u64)).collect();
@@ -94,7 +92,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             cell.network.about,
             fit.map_or_else(String::new, |fit| format!("; over the channels of section 4.1 they have {}", fit.about())),
         );
-        outcome.conditions.push(Condition { name: cell.name.clone(), about });
+        outcome.condition(cell.name.clone(), about);
         rows::add(&mut outcome, &block, |row| serve(&claims, row))?;
         outcome.notes.extend(at_the_longest(&claims, &block)?);
         outcome.notes.extend(impossible(&block));

@@ -41,8 +41,7 @@ pub fn run(cx: &Context, page: Page, outcome: &mut Outcome) -> anyhow::Result<()
     for round in 0..rounds {
         cx.progress.step(round, rounds, &format!("{HOW}, round {round}"));
         for n in (0..arms.len()).map(|n| (n + round as usize) % arms.len()) {
-            if cx.progress.stop() {
-                outcome.invalidate("it was stopped early");
+            if !cx.goes_on(outcome) {
                 return Ok(());
             }
             let before = stages[n].bytes()?;

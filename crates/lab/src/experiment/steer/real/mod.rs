@@ -9,9 +9,9 @@ mod multipath;
 pub mod pages;
 mod stage;
 
-use super::{FAT, OURS, STATE};
+use super::{FAT, OURS, STATE, rows};
 use crate::experiment::{Outcome, Row, Series};
-use crate::stats::{Pairing, Statistic};
+
 use headstart_core::steer::Channel;
 use stage::Carrier;
 
@@ -95,13 +95,7 @@ impl<'a> Taken<'a> {
                 pairs.extend(of(true, OURS, OURS).zip(of(false, MULTIPATH, MULTIPATH)));
             }
             for (ours, baseline) in &pairs {
-                if ours.values.iter().zip(&baseline.values).any(|(a, b)| a.is_some() && b.is_some()) {
-                    let row = Row::compare(ours, baseline, Statistic::Mean, Pairing::Paired, outcome.seed)?;
-                    outcome.rows.push(serving(row)?);
-                }
-                if ours.failed() + baseline.failed() > 0 {
-                    outcome.rows.push(Row::failures(ours, baseline));
-                }
+                rows::compare(outcome, ours, baseline, &serving)?;
             }
             outcome.samples.extend(all);
         }

@@ -12,7 +12,7 @@ use crate::browser::{BrowserError, Chromium};
 use crate::experiment::losers;
 use crate::experiment::page_load::put::{self, Put};
 use crate::experiment::quiet::Quiet;
-use crate::experiment::{Claims, Condition, Context, Outcome, Row};
+use crate::experiment::{Claims, Context, Outcome, Row};
 use crate::page::Protocol;
 use crate::program::{Folder, undisturbed};
 use crate::stats;
@@ -73,7 +73,7 @@ pub fn run(cx: &Context, claims: &Claims, outcome: &mut Outcome) -> anyhow::Resu
                     BASE.about,
                     puts.len()
                 );
-                outcome.conditions.push(Condition { name, about });
+                outcome.condition(name, about);
             }
         }
     }
@@ -108,8 +108,7 @@ fn set<'a>(
         let mut round = 0;
         while round < rounds {
             cx.progress.step((n * rounds + round) as u64, total, &format!("{}, round {round}", put.page.name));
-            if cx.progress.stop() {
-                outcome.invalidate("it was stopped early");
+            if !cx.goes_on(outcome) {
                 return Ok(None);
             }
             quiet.wait();

@@ -9,9 +9,9 @@ mod plain;
 mod rig;
 
 use super::OURS;
-use crate::experiment::measure::{latency, throughput};
+use crate::experiment::measure::{arm, latency, throughput};
 use crate::experiment::target::Target;
-use crate::experiment::{Condition, Context, Entry, Outcome, Row, Series, Speeds};
+use crate::experiment::{Context, Entry, Outcome, Row, Series, Speeds, Steps};
 use crate::stats::{Pairing, Statistic};
 use headstart_core::steer::Channel;
 use rig::{Rig, TunnelMode};
@@ -64,14 +64,13 @@ impl Arm {
     /// Mbit/s of what has arrived from the host.
     fn throughput(&self, flows: u64, millis: u64) -> anyhow::Result<f64> {
         let said = self.rig.host.run(|| throughput::probe(self.bulk, true, flows, millis))??;
-        said["mbit_s"].as_f64().ok_or_else(|| anyhow::anyhow!("{}: no throughput was reported", self.name))
+        arm::number(&said, "mbit_s")
     }
 
     /// Microseconds of small messages there and back over one connection.
     fn messages(&self, times: u64) -> anyhow::Result<Vec<f64>> {
         let said = self.rig.host.run(|| latency::probe(self.asked, times))??;
-        let all = said["ask"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_f64);
-        Ok(all.map(|ms| ms * 1e3).collect())
+        Ok(arm::numbers(&said, "ask").into_iter().map(|ms| ms * 1e3).collect())
     }
 
     /// Retransmissions that were none, so far.
@@ -91,28 +90,23 @@ fn counter(text: &str, name: &str) -> Option<u64> {
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
-    outcome.method.push(
+    outcome.how(
         "Both ends of a tunnel, the sender and the receiver share this host's processors. Arms take turns. `plain-tunnel` is one \
          WireGuard session (boringtun) over one channel with the same trains and super-packets, and no steering; its inner MTU is \
          1420, as WireGuard's. A fast channel of 10 Mbit/s stands beside the fat one. Throughput is measured at the receiver; a \
          message is 64 bytes there and back over an open connection. A stall is the longest time without an arrival at the host's \
-         program; a lost connection is an error of the run."
-            .into(),
+         program; a lost connection is an error of the run.",
     );
     let arms = ARMS.map(Arm::new).into_iter().collect::<anyhow::Result<Vec<_>>>()?;
     let (turns, millis, times) = if cx.quick { (3, 700, 300) } else { (9, 3_000, 2_000) };
     let (lost, wanted): (Vec<&str>, Vec<&str>) =
         ENTRY.conditions.iter().copied().filter(|c| cx.wants(c)).partition(|c| c.ends_with("-lost"));
-    let total = (wanted.len() * turns * arms.len()) as u64;
-    let mut done = 0;
+    let mut steps = Steps::new(cx, wanted.len() * turns * arms.len());
     for condition in wanted {
         let mut all = vec![Vec::new(); arms.len()];
         for turn in 0..turns {
             for (n, arm) in arms.iter().enumerate() {
-                cx.progress.step(done, total, &format!("{condition}, {}, turn {turn}", arm.name));
-                done += 1;
-                if cx.progress.stop() {
-                    outcome.invalidate("it was stopped early");
+                if !steps.next(&mut outcome, &format!("{condition}, {}, turn {turn}", arm.name)) {
                     return Ok(outcome);
                 }
                 match condition {
@@ -143,11 +137,9 @@ fn without(cx: &Context, outcome: &mut Outcome, condition: &str, arms: &[Arm], t
     let channel = if condition == "fat-lost" { Channel::Fat } else { Channel::Fast };
     let Some(arm) = arms.iter().find(|arm| arm.name == OURS) else { return Ok(true) };
     for (what, download, from) in [("download", true, arm.bulk), ("stream of 0.8 Mbit/s", false, arm.beats)] {
-        let mut values = Vec::new();
+        let (mut values, mut steps) = (Vec::new(), Steps::new(cx, turns));
         for turn in 0..turns {
-            cx.progress.step(turn as u64, turns as u64, &format!("{condition}, {what}, turn {turn}"));
-            if cx.progress.stop() {
-                outcome.invalidate("it was stopped early");
+            if !steps.next(outcome, &format!("{condition}, {what}, turn {turn}")) {
                 return Ok(false);
             }
             values.push(lost::stall(&arm.rig, from, channel, download)?);
@@ -163,7 +155,7 @@ fn without(cx: &Context, outcome: &mut Outcome, condition: &str, arms: &[Arm], t
     let about = format!(
         "The {channel} channel loses everything for 1.5 s in mid-transfer, without a signal; data of the gateway."
     );
-    outcome.conditions.push(Condition { name: condition.into(), about });
+    outcome.condition(condition, about);
     Ok(true)
 }
 
@@ -198,7 +190,7 @@ fn add(outcome: &mut Outcome, condition: &str, all: &[Vec<f64>]) -> anyhow::Resu
         "eight-flows" => "Eight connections at once, likewise.",
         _ => "Messages of 64 bytes, one after the other, likewise.",
     };
-    outcome.conditions.push(Condition { name: condition.into(), about: about.into() });
+    outcome.condition(condition, about);
     Ok(())
 }
 

@@ -1,9 +1,9 @@
-//! How far a run is: one step a page, whether it is to be stopped asked before each.
+//! How far a run is, and whether it is to be stopped: asked before each step.
 
-use crate::experiment::{Context, Outcome};
+use super::{Context, Outcome};
 
 /// The steps of one run.
-pub struct Steps<'a> {
+pub(super) struct Steps<'a> {
     cx: &'a Context,
     done: u64,
     total: u64,
@@ -17,12 +17,19 @@ impl<'a> Steps<'a> {
 
     /// Whether to take the next step, `doing`. If the run is to be stopped instead, `outcome` says so from then on.
     pub fn next(&mut self, outcome: &mut Outcome, doing: &str) -> bool {
-        if self.cx.progress.stop() {
-            outcome.invalidate("it was stopped early");
-            return false;
-        }
         self.cx.progress.step(self.done, self.total, doing);
         self.done += 1;
-        true
+        self.cx.goes_on(outcome)
+    }
+}
+
+impl Context {
+    /// Whether the run goes on; if it is to be stopped, `outcome` says so from then on.
+    pub(super) fn goes_on(&self, outcome: &mut Outcome) -> bool {
+        let stop = self.progress.stop();
+        if stop {
+            outcome.invalidate("it was stopped early");
+        }
+        !stop
     }
 }
