@@ -9,8 +9,7 @@ use headstart_core::time::{Duration, Instant};
 use headstart_lab::sim::quic::{Path, Stage, Times};
 use headstart_quic::{CarefulResume, Clock, Options, Store};
 
-const PATH: Path =
-    Path { rate: 100_000_000, rtt: Duration::from_millis(38), queue: 1.0, data_loss: 0.0, burst: 1.0, ack_loss: 0.0 };
+const PATH: Path = Path::lossless(100_000_000, Duration::from_millis(38));
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -9,7 +9,7 @@ mod transfers;
 mod visits;
 
 use super::target::Target;
-use super::{Condition, Context, Entry, Outcome, Row, Series, Speeds};
+use super::{Context, Entry, Outcome, Row, Series, Speeds, Steps};
 use crate::stats::{Pairing, Statistic};
 
 /// The experiment.
@@ -50,16 +50,13 @@ struct Measured {
 }
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
-    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
-    outcome.method = METHOD.map(str::to_owned).to_vec();
-    outcome.notes = NOTES.map(str::to_owned).to_vec();
+    let mut outcome = ENTRY.outcome(cx, &METHOD, &NOTES);
     let wanted: Vec<&str> = NAMES.iter().copied().filter(|name| cx.wants(name)).collect();
-    for (done, name) in wanted.iter().enumerate() {
-        if cx.progress.stop() {
-            outcome.invalidate("it was stopped early");
+    let mut steps = Steps::new(cx, wanted.len());
+    for name in wanted {
+        if !steps.next(&mut outcome, name) {
             return Ok(outcome);
         }
-        cx.progress.step(done as u64, wanted.len() as u64, name);
         let (about, measured) = match visits::find(name) {
             Some(case) => (case.about()?, visits::play(case, cx)?),
             None => {
@@ -70,7 +67,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         for measured in measured {
             tell(&mut outcome, name, &measured)?;
         }
-        outcome.conditions.push(Condition { name: (*name).to_owned(), about });
+        outcome.condition(name, about);
     }
     Ok(outcome)
 }
@@ -92,9 +89,7 @@ fn tell(outcome: &mut Outcome, condition: &str, measured: &Measured) -> anyhow::
             }
             outcome.rows.push(row);
         }
-        if ours.failed() + baseline.failed() > 0 {
-            outcome.rows.push(Row::failures(ours, baseline));
-        }
+        outcome.failures(ours, baseline);
     }
     outcome.samples.extend(all);
     Ok(())

@@ -72,7 +72,7 @@ pub fn play(case: &Case, cx: &Context) -> anyhow::Result<Vec<Measured>> {
         let mut rng = fastrand::Rng::with_seed(seed);
         let rate = 1_000_000 * rng.u64(20..=200);
         let rtt = Duration::from_millis(rng.u64(20..=120));
-        let path = Path { rate, rtt, queue: 1.0, data_loss: 0.0, burst: 1.0, ack_loss: 0.0 };
+        let path = Path::lossless(rate, rtt);
         for (n, seen) in trio(&path, &(case.then)(path), seed)?.into_iter().enumerate() {
             times[n].1.push(seen.0);
             drops[n].1.push(Some(seen.1));

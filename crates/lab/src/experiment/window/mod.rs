@@ -14,9 +14,8 @@ pub mod stale;
 pub mod tcp;
 mod trial;
 
-use super::{Context, Outcome};
+use super::{Context, Outcome, Steps, crew};
 use headstart_core::time::Duration;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use trial::{Cell, Seen};
 
 /// The baseline of every row.
@@ -44,26 +43,10 @@ fn seed_of(trial: u64, seed: u64) -> u64 {
 
 /// Plays a cell under every arm in virtual time, on all processors: trials know nothing of each other.
 fn play(cell: &Cell, trials: u64, seed: u64) -> anyhow::Result<Vec<Arm>> {
-    let jobs: Vec<(&str, u64)> = ARMS.iter().flat_map(|arm| (0..trials).map(move |trial| (*arm, trial))).collect();
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut done = Vec::new();
-        while let Some((n, (arm, trial))) =
-            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|n| Some((n, jobs.get(n)?)))
-        {
-            done.push((n, trial::play(cell, arm, seed_of(*trial, seed))?));
-        }
-        anyhow::Ok(done)
-    };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
-    let mut seen = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let ended = workers.into_iter().map(|w| w.join().unwrap_or_else(|_| anyhow::bail!("a trial died")));
-        anyhow::Ok(ended.collect::<anyhow::Result<Vec<_>>>()?.concat())
-    })?;
-    // In the order of the jobs, not of their ends.
-    seen.sort_by_key(|(n, _)| *n);
-    let mut seen = seen.into_iter().map(|(_, seen)| seen);
+    let jobs = ARMS.iter().flat_map(|arm| (0..trials).map(move |trial| (*arm, trial)));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let seen = crew::each(threads, jobs, |(arm, trial)| trial::play(cell, arm, seed_of(trial, seed)))?;
+    let mut seen = seen.into_iter();
     Ok(ARMS.iter().map(|name| Arm { name, trials: seen.by_ref().take(trials as usize).collect() }).collect())
 }
 
@@ -73,8 +56,7 @@ fn play_really(cx: &Context, cell: &Cell, trials: u64, outcome: &mut Outcome) ->
     let mut arms: Vec<Arm> = ARMS.iter().map(|name| Arm { name, trials: Vec::new() }).collect();
     for trial in 0..trials {
         for arm in &mut arms {
-            if cx.progress.stop() {
-                outcome.invalidate("it was stopped early");
+            if !cx.goes_on(outcome) {
                 return Ok(arms);
             }
             let played = kernel::play(cell, arm.name, seed_of(trial, cx.seed))?;
@@ -119,12 +101,11 @@ fn play_all(
     if cx.speeds.in_namespaces() {
         outcome.method.push(KERNEL_METHOD.to_owned());
     }
-    for (done, cell) in wanted.iter().enumerate() {
-        if cx.progress.stop() {
-            outcome.invalidate("it was stopped early");
+    let mut steps = Steps::new(cx, wanted.len());
+    for cell in &wanted {
+        if !steps.next(outcome, &format!("{}, {}", cell.name(), cell.what())) {
             return Ok(());
         }
-        cx.progress.step(done as u64, wanted.len() as u64, &format!("{}, {}", cell.name(), cell.what()));
         let arms = if cell.real {
             let trials = if cx.quick { 1 } else { REAL_TRIALS };
             play_really(cx, cell, trials, outcome)?
@@ -136,7 +117,7 @@ fn play_all(
     for cell in &wanted {
         if outcome.conditions.iter().all(|known| known.name != cell.name()) {
             let (name, about) = (cell.name(), cell.about());
-            outcome.conditions.push(super::Condition { name, about });
+            outcome.condition(name, about);
         }
     }
     Ok(())

@@ -46,7 +46,7 @@ impl Metric {
 pub fn compared(cell: &Cell, arms: &[Arm], arm: &Arm, metric: Metric, seed: u64) -> anyhow::Result<Option<Row>> {
     let Some(base) = arms.iter().find(|arm| arm.name == DEFAULT) else { return Ok(None) };
     let (ours, theirs) = (metric.of(cell, arm), metric.of(cell, base));
-    let both = ours.values.iter().zip(&theirs.values).any(|(a, b)| a.is_some() && b.is_some());
+    let both = ours.meets(&theirs);
     if arm.name == DEFAULT || !both {
         return Ok(None);
     }
@@ -89,13 +89,8 @@ pub fn spread(cell: &Cell, arms: &[Arm], arm: &Arm, claims: &Claims) -> anyhow::
     };
     let (ours, theirs) = (deviation(arm), deviation(base));
     let (metric, unit) = Metric::Time.name(cell);
-    let row = Row {
-        baseline_arm: Some(DEFAULT.into()),
-        baseline: Some(theirs),
-        ratio: (theirs > 0.0).then(|| ours / theirs),
-        ..Row::measured(&cell.name(), &format!("{metric}, standard deviation"), unit, arm.name, ours)
-    };
-    Ok(Some(row.serving(claims, "P2.3", "")?))
+    let row = Row::measured(&cell.name(), &format!("{metric}, standard deviation"), unit, arm.name, ours);
+    Ok(Some(row.beside(DEFAULT, theirs).serving(claims, "P2.3", "")?))
 }
 
 /// The mean of `metric` under `arm`, and its ratio to the default's.

@@ -26,28 +26,9 @@ pub const ENTRY: Entry = Entry {
 const MB: u64 = 1_000_000;
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
-    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
-    outcome.method = METHOD.map(str::to_owned).to_vec();
-    let cell = |condition, bytes, history| Cell {
-        condition,
-        path: Path {
-            rate: 50 * MB,
-            rtt: Duration::from_millis(600),
-            queue: 1.0,
-            data_loss: 0.0,
-            burst: 1.0,
-            ack_loss: 0.0,
-        },
-        then: None,
-        moved: false,
-        bytes,
-        before: 4,
-        history,
-        flows: 0,
-        bbr: false,
-        horizon: Duration::ZERO,
-        real: false,
-    };
+    let mut outcome = ENTRY.outcome(cx, &METHOD, &[]);
+    let path = Path::lossless(50 * MB, Duration::from_millis(600));
+    let cell = |condition, bytes, history| Cell { history, ..Cell::new(condition, path, bytes) };
     outcome.notes.push(BOUND.to_owned());
     let trials = |_: &Cell| if cx.quick { 1 } else { 50 };
     let cells = [

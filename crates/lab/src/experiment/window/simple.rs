@@ -8,7 +8,7 @@ use super::rows::{self, Metric};
 use super::trial::{self, Cell};
 use super::{ARMS, AVERAGE, CAREFUL, DEFAULT, METHOD, PAPER, WIRELESS, play_all};
 use crate::experiment::target::Target;
-use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Row, Speeds};
+use crate::experiment::{Claims, Context, Entry, Outcome, Row, Speeds};
 use crate::sim::quic::{Path, Stage, Times};
 use headstart_core::time::{Duration, Instant};
 use headstart_quic::CarefulResume;
@@ -54,18 +54,9 @@ const NETWORKS: &[(&str, u64, f64)] = &[("good", 38, 0.01), ("average", 50, 0.02
 const BURST: f64 = 8.0;
 
 fn cells() -> Vec<Cell> {
-    let in_runs = |condition: &'static str, rtt_ms, data_loss, burst, ack_loss, bytes| Cell {
-        condition,
-        path: Path { rate: 100 * MB, rtt: Duration::from_millis(rtt_ms), queue: 1.0, data_loss, burst, ack_loss },
-        then: None,
-        moved: false,
-        bytes,
-        before: 4,
-        history: bytes,
-        flows: 0,
-        bbr: false,
-        horizon: Duration::ZERO,
-        real: false,
+    let in_runs = |condition: &'static str, rtt_ms, data_loss, burst, ack_loss, bytes| {
+        let path = Path::lossless(100 * MB, Duration::from_millis(rtt_ms));
+        Cell::new(condition, Path { data_loss, burst, ack_loss, ..path }, bytes)
     };
     let cell =
         |condition, rtt_ms, data_loss, ack_loss, bytes| in_runs(condition, rtt_ms, data_loss, 1.0, ack_loss, bytes);
@@ -97,8 +88,7 @@ pub fn fitted() -> Cell {
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let claims = Claims::built_in()?;
-    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
-    outcome.method = METHOD.map(str::to_owned).to_vec();
+    let mut outcome = ENTRY.outcome(cx, &METHOD, &[]);
     let seed = cx.seed;
     let trials = |cell: &Cell| match (cx.quick, cell.bytes > MB, cell.path.data_loss > 0.0) {
         (false, ..) => 50,
@@ -161,7 +151,7 @@ fn early(outcome: &mut Outcome, seed: u64) -> anyhow::Result<()> {
     let about = "100 Mbit/s, 38 ms, no loss; what the client sends first is early data, its address validated by a token. Time runs to \
                  the last byte at the receiver."
         .to_owned();
-    outcome.conditions.push(Condition { name: EARLY.into(), about });
+    outcome.condition(EARLY, about);
     Ok(())
 }
 
@@ -173,8 +163,7 @@ fn early_rows(
     most: f64,
     transfer: impl Fn(&mut Stage, &CarefulResume, u64) -> anyhow::Result<Option<Duration>>,
 ) -> anyhow::Result<()> {
-    let path =
-        Path { rate: 100 * MB, rtt: Duration::from_millis(38), queue: 1.0, data_loss: 0.0, burst: 1.0, ack_loss: 0.0 };
+    let path = Path::lossless(100 * MB, Duration::from_millis(38));
     let mut baseline = None;
     for name in ARMS {
         let origin = headstart_io::clock::Clock::new().origin();
@@ -188,12 +177,7 @@ fn early_rows(
         let row = Row::measured(EARLY, metric, "ms", name, ms);
         match baseline {
             None if *name == DEFAULT => baseline = Some(ms),
-            Some(base) => outcome.rows.push(Row {
-                baseline_arm: Some(DEFAULT.into()),
-                baseline: Some(base),
-                ratio: Some(ms / base),
-                ..row
-            }),
+            Some(base) => outcome.rows.push(row.beside(DEFAULT, base)),
             None => {}
         }
         if matches!(*name, PAPER | AVERAGE | CAREFUL) {

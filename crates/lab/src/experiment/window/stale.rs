@@ -22,27 +22,8 @@ const NAMES: &[&str] = &["slower-20", "slower-10", "slower-5", "rtt-changed", "o
 const MB: u64 = 1_000_000;
 
 fn cells() -> Vec<Cell> {
-    let path = |mbit: u64, rtt_ms| Path {
-        rate: mbit * MB,
-        rtt: Duration::from_millis(rtt_ms),
-        queue: 1.0,
-        data_loss: 0.0,
-        burst: 1.0,
-        ack_loss: 0.0,
-    };
-    let cell = |condition, then, moved| Cell {
-        condition,
-        path: path(100, 38),
-        then: Some(then),
-        moved,
-        bytes: MB,
-        before: 4,
-        history: MB,
-        flows: 0,
-        bbr: false,
-        horizon: Duration::ZERO,
-        real: false,
-    };
+    let path = |mbit: u64, rtt_ms| Path::lossless(mbit * MB, Duration::from_millis(rtt_ms));
+    let cell = |condition, then, moved| Cell { then: Some(then), moved, ..Cell::new(condition, path(100, 38), MB) };
     vec![
         cell("slower-20", path(20, 38), false),
         cell("slower-10", path(10, 38), false),
@@ -53,8 +34,7 @@ fn cells() -> Vec<Cell> {
 }
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
-    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
-    outcome.method = METHOD.map(str::to_owned).to_vec();
+    let mut outcome = ENTRY.outcome(cx, &METHOD, &[]);
     let trials = |_: &Cell| if cx.quick { 2 } else { 50 };
     play_all(cx, &mut outcome, &cells(), trials, |outcome, cell, arms| {
         rows::add(outcome, cell, arms, &[Metric::Time, Metric::Drops], |row, _| Ok(row))?;

@@ -8,9 +8,9 @@ use super::kernel::{CLIENT, SERVER, address, scenario};
 use super::rows::{self, Metric};
 use super::trial::{Cell, LIMIT, Seen};
 use super::{Arm, DEFAULT, seed_of};
-use crate::experiment::{Condition, Context, Entry, Outcome, Row, Series, Speeds};
+use crate::experiment::{Context, Entry, Outcome, Row, Series, Speeds, Steps};
 use crate::netns::{Nodes, PREFERRED_CONGESTION_CONTROL};
-use crate::program::undisturbed;
+use crate::program::{Folder, undisturbed};
 use crate::sim::quic::Path;
 use crate::stats::{Pairing, Statistic};
 use anyhow::Context as _;
@@ -22,7 +22,7 @@ use rustix::net::sockopt;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path as File, PathBuf};
+use std::path::Path as File;
 use std::process::{Child, Command, Stdio};
 
 /// The experiment.
@@ -48,18 +48,9 @@ const SETTLED: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(300);
 
 fn cells() -> Vec<Cell> {
-    let cell = |condition, queue, flows| Cell {
-        condition,
-        path: Path { rate: 100 * MB, rtt: Duration::from_millis(38), queue, data_loss: 0.0, burst: 1.0, ack_loss: 0.0 },
-        then: None,
-        moved: false,
-        bytes: MB,
-        before: 4,
-        history: MB,
-        flows,
-        horizon: Duration::from_secs(2),
-        real: false,
-        bbr: false,
+    let cell = |condition, queue, flows| {
+        let path = Path { queue, ..Path::lossless(100 * MB, Duration::from_millis(38)) };
+        Cell { flows, horizon: Duration::from_secs(2), ..Cell::new(condition, path, MB) }
     };
     vec![cell("good", 1.0, 0), cell("good-1", 1.0, 1), cell("shallow", 0.25, 0), cell("shallow-1", 0.25, 1)]
 }
@@ -69,14 +60,12 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let program = cx.measured_program()?;
     let trials = if cx.quick { 2 } else { 20 };
     let cells: Vec<_> = cells().into_iter().filter(|cell| cx.wants(cell.condition)).collect();
-    let steps = cells.len() as u64 * trials;
-    for (n, cell) in cells.iter().enumerate() {
+    let mut steps = Steps::new(cx, cells.len() * trials as usize * ARMS.len());
+    for cell in &cells {
         let mut arms = ARMS.map(|name| Arm { name, trials: Vec::new() });
         for trial in 0..trials {
-            cx.progress.step(n as u64 * trials + trial, steps, cell.condition);
             for arm in &mut arms {
-                if cx.progress.stop() {
-                    outcome.invalidate("it was stopped early");
+                if !steps.next(&mut outcome, cell.condition) {
                     return Ok(outcome);
                 }
                 let (seen, doubts) = play(cell, arm.name, &program, seed_of(trial, cx.seed))?;
@@ -89,7 +78,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         let metrics = [Metric::Time, Metric::Drops, Metric::Lost, Metric::Background];
         rows::add(&mut outcome, cell, &arms, &metrics, |row, _| Ok(row))?;
         outcome.rows.push(to_routes(cell, &arms, cx.seed)?);
-        outcome.conditions.push(Condition { name: cell.condition.into(), about: cell.about() });
+        outcome.condition(cell.condition, cell.about());
     }
     outcome.method.push(format!(
         "A program on the server's host answers each connection with 1 MB; time runs from connect(2) to the last byte. The sender's \
@@ -113,19 +102,18 @@ fn to_routes(cell: &Cell, arms: &[Arm], seed: u64) -> anyhow::Result<Row> {
 /// The daemon on the server's host, ended with this.
 struct Daemon {
     child: Child,
-    folder: PathBuf,
+    _folder: Folder,
 }
 
 impl Daemon {
-    fn start(nodes: &Nodes, program: &File, arm: &str, seed: u64) -> anyhow::Result<Self> {
-        let folder = std::env::temp_dir().join(format!("headstart-window-{}-{seed:016x}", std::process::id()));
-        std::fs::create_dir_all(&folder)?;
+    fn start(nodes: &Nodes, program: &File, arm: &str) -> anyhow::Result<Self> {
+        let folder = Folder::new().context("making a folder for a daemon")?;
         let mut command = Command::new(program);
         nodes.adopt(SERVER, &mut command)?;
         undisturbed(&mut command);
-        command.env("STATE_DIRECTORY", &folder).env("RUNTIME_DIRECTORY", &folder);
+        command.env("STATE_DIRECTORY", folder.path()).env("RUNTIME_DIRECTORY", folder.path());
         command.args(["up", "--foreground", "--initcwnd", arm]).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut daemon = Self { child: command.spawn().context("starting a daemon")?, folder };
+        let mut daemon = Self { child: command.spawn().context("starting a daemon")?, _folder: folder };
         let mut said = String::new();
         BufReader::new(daemon.child.stdout.take().context("a daemon's output")?).read_line(&mut said)?;
         anyhow::ensure!(said.starts_with("up: "), "`up --initcwnd {arm}` did not come up (it needs root): {said}");
@@ -138,7 +126,6 @@ impl Drop for Daemon {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
         let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -199,7 +186,7 @@ fn play(cell: &Cell, arm: &str, program: &File, seed: u64) -> anyhow::Result<(Se
         fetch(&nodes, &listener, cell.history, clock)?;
         clock.sleep(PAUSE);
     }
-    let daemon = (arm != DEFAULT).then(|| Daemon::start(&nodes, program, arm, seed)).transpose()?;
+    let daemon = (arm != DEFAULT).then(|| Daemon::start(&nodes, program, arm)).transpose()?;
     let mut background = Background::none();
     if cell.flows > 0 {
         background = Background::start(&nodes, cell.flows, seed, clock)?;

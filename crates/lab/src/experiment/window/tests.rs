@@ -58,26 +58,9 @@ fn early_data_of_a_client_that_remembers_arrives_a_round_trip_sooner() {
 
 #[test]
 fn how_many_threads_play_changes_no_digit() {
-    let cell = Cell {
-        condition: "good-no-loss",
-        path: crate::sim::quic::Path {
-            rate: 100_000_000,
-            rtt: Duration::from_millis(38),
-            queue: 1.0,
-            data_loss: 0.01,
-            burst: 1.0,
-            ack_loss: 0.0,
-        },
-        then: None,
-        moved: false,
-        bytes: 300_000,
-        before: 1,
-        history: 300_000,
-        flows: 0,
-        bbr: false,
-        horizon: Duration::ZERO,
-        real: false,
-    };
+    let path = crate::sim::quic::Path::lossless(100_000_000, Duration::from_millis(38));
+    let path = crate::sim::quic::Path { data_loss: 0.01, ..path };
+    let cell = Cell { before: 1, ..Cell::new("good-no-loss", path, 300_000) };
     let arms = play(&cell, 3, 5).unwrap();
     assert_eq!(arms.iter().map(|arm| arm.name).collect::<Vec<_>>(), ARMS);
     for arm in arms {

@@ -41,6 +41,23 @@ pub struct Cell {
 }
 
 impl Cell {
+    /// Four transfers of so many bytes and the one that counts, over a path that stays as it is and that nothing else uses.
+    pub fn new(condition: &'static str, path: Path, bytes: u64) -> Self {
+        Self {
+            condition,
+            path,
+            then: None,
+            moved: false,
+            bytes,
+            before: 4,
+            history: bytes,
+            flows: 0,
+            bbr: false,
+            horizon: Duration::ZERO,
+            real: false,
+        }
+    }
+
     /// What its rows call it: the condition, and whether over the kernel.
     pub fn name(&self) -> String {
         if self.real { format!("{}-netns", self.condition) } else { self.condition.to_owned() }

@@ -79,6 +79,11 @@ pub struct Path {
 }
 
 impl Path {
+    /// One on which nothing is lost at random, with room for as much as it carries in a round trip.
+    pub const fn lossless(rate: u64, rtt: Duration) -> Self {
+        Self { rate, rtt, queue: 1.0, data_loss: 0.0, burst: 1.0, ack_loss: 0.0 }
+    }
+
     /// Bytes that it carries in a round trip.
     pub fn product(&self) -> f64 {
         self.rate as f64 / 8.0 * self.rtt.as_secs_f64()

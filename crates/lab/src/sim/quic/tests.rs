@@ -9,7 +9,7 @@ const MB: u64 = 1_000_000;
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn path() -> Path {
-    Path { rate: 100 * MB, rtt: Duration::from_millis(38), queue: 1.0, data_loss: 0.0, burst: 1.0, ack_loss: 0.0 }
+    Path::lossless(100 * MB, Duration::from_millis(38))
 }
 
 struct Observed {
