@@ -12,7 +12,7 @@ mod names;
 mod rows;
 mod waiting;
 
-use super::{Condition as About, Context, Entry, Outcome, Speeds};
+use super::{Context, Entry, Outcome, Speeds};
 use crate::condition::fault;
 use crate::netns::Network;
 use crate::program::{self, Folder, Program, Scheme};
@@ -61,12 +61,12 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let start_up = cx.wants(names::START_UP).then(|| measure::start_up(&headstart, size)).transpose()?;
     let measured = measure_all(cx, &cases, size, &mut outcome)?;
     for case in cases.iter().take(measured.len()) {
-        outcome.conditions.push(About { name: case.name.clone(), about: case.about() });
+        outcome.condition(case.name.clone(), case.about());
     }
     if start_up.is_some() {
         let about = "A program that does nothing (`true`), from its start until its end has been noticed: the cost of starting \
                      and ending headstart, which is part of all times in other conditions.";
-        outcome.conditions.push(About { name: names::START_UP.into(), about: about.into() });
+        outcome.condition(names::START_UP, about);
     }
     let cases: Vec<(&Case<'_>, Measured)> = cases.iter().zip(measured).collect();
     rows::report(&mut outcome, &cases, start_up.as_ref())?;
@@ -106,17 +106,14 @@ fn measure_all(cx: &Context, cases: &[Case<'_>], size: &Size, outcome: &mut Outc
             rest = others;
             let network = Network::build(&first.faulty.world).context("building the network")?;
             for case in here {
-                if cx.progress.stop() {
-                    outcome.invalidate("it was stopped early");
+                if !cx.goes_on(outcome) {
                     rest = &[];
                     break;
                 }
                 cx.progress.step(all.len() as u64, cases.len() as u64, &case.name);
                 all.push(measure::case(case, &network, &waiting[all.len()], size)?);
             }
-            if let Some(doubt) = network.certificate().doubt() {
-                outcome.invalidate(format!("{}: {doubt}", first.faulty.fault.name));
-            }
+            outcome.doubts_of(first.faulty.fault.name, network.certificate().doubt());
         }
         // Those that were not repeated in turns are what there is of the bare program.
         for (measured, waiting) in all.iter_mut().zip(waiting.drain(..)) {

@@ -75,11 +75,9 @@ fn agreement(name: &str, metric: &str, medians: Medians, simulated: [Duration; 2
     let arms = [(BARE, medians.bare), (OURS, medians.own)].into_iter().zip(simulated);
     let row = |((arm, measured), simulated): ((&str, Option<f64>), Duration)| {
         let (measured, simulated) = (measured?, simulated.as_secs_f64() * 1e3);
-        (simulated < CUT.as_secs_f64() * 1e3).then(|| Row {
-            baseline_arm: Some("virtual-time".into()),
-            baseline: Some(simulated),
-            ratio: Some(measured / simulated),
-            ..Row::measured(name, &format!("{metric}, {}", Statistic::Median), UNIT, arm, measured)
+        (simulated < CUT.as_secs_f64() * 1e3).then(|| {
+            let metric = format!("{metric}, {}", Statistic::Median);
+            Row::measured(name, &metric, UNIT, arm, measured).beside("virtual-time", simulated)
         })
     };
     arms.filter_map(row).collect()
@@ -132,9 +130,7 @@ fn compare(outcome: &mut Outcome, name: &str, metric: &str, measured: &Measured)
             outcome.rows.push(Row::measured(name, &metric, UNIT, arm, a - b));
         }
     }
-    if ours.failed() + bare.failed() > 0 {
-        outcome.rows.push(Row::failures(&ours, &bare));
-    }
+    outcome.failures(&ours, &bare);
     outcome
         .samples
         .extend([bare, ours, usual, session, shell, second, launched].into_iter().filter(|s| !s.values.is_empty()));

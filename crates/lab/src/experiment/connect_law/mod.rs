@@ -8,7 +8,7 @@
 mod judge;
 mod round;
 
-use super::{Condition as About, Context, Entry, Outcome, Row, Speeds};
+use super::{Context, Entry, Outcome, Row, Speeds, crew};
 use crate::condition::law;
 use crate::experiment::target::Target;
 use crate::program::line::LINES;
@@ -20,7 +20,6 @@ use round::{Arm, Ready, Seen, play};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// The experiment.
 pub const ENTRY: Entry = Entry {
@@ -81,8 +80,7 @@ impl Case<'_> {
 }
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
-    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
-    outcome.method = METHOD.map(str::to_owned).to_vec();
+    let mut outcome = ENTRY.outcome(cx, &METHOD, &[]);
     let headstart = cx.measured_program()?;
     let folder = Folder::new().context("making a folder for the programs' files")?;
     let programs = programs(cx, &headstart, &folder, &mut outcome)?;
@@ -127,30 +125,13 @@ fn programs(cx: &Context, headstart: &Path, folder: &Folder, outcome: &mut Outco
     Ok(ready)
 }
 
-/// Does `work` on each of `all`, so many at once; until one of them fails, or the run is stopped.
-fn at_once<T: Send>(
-    cx: &Context,
-    workers: usize,
-    all: impl Iterator<Item = T> + Send,
-    work: impl Fn(T) -> anyhow::Result<()> + Sync,
-) -> anyhow::Result<()> {
-    let rest = Mutex::new(all);
-    let each = || loop {
-        let next = rest.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let Some(next) = next.filter(|_| !cx.progress.stop()) else { return Ok(()) };
-        work(next)?;
-    };
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(each)).collect();
-        let joined = workers.into_iter().map(|w| w.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a run panicked"))));
-        joined.collect()
-    })
-}
-
 /// Plays every case by every arm.
 fn play_all(cx: &Context, cases: &mut [Case<'_>], headstart: &Path) -> anyhow::Result<()> {
     let (total, done) = (cases.len() as u64, AtomicU64::new(0));
-    at_once(cx, AT_ONCE, cases.iter_mut(), |case| {
+    crew::each(AT_ONCE, cases.iter_mut(), |case| {
+        if cx.progress.stop() {
+            return Ok(());
+        }
         let name = format!("{}, {}", case.place.name, case.ready.name());
         cx.progress.step(done.fetch_add(1, Ordering::Relaxed), total, &name);
         for arm in Arm::ALL {
@@ -158,6 +139,7 @@ fn play_all(cx: &Context, cases: &mut [Case<'_>], headstart: &Path) -> anyhow::R
         }
         Ok(())
     })
+    .map(drop)
 }
 
 /// A breach that came every time: where, by which arm, which; and the quickest runs, of the program alone and by the arm.
@@ -177,15 +159,15 @@ fn confirmed(cx: &Context, cases: &mut [Case<'_>], headstart: &Path) -> anyhow::
         .filter(|(_, b, _)| !b.is_empty())
         .collect();
     let (total, done) = (suspects.len() as u64, AtomicU64::new(0));
-    let all = Mutex::new(Vec::new());
-    at_once(cx, AGAIN_AT_ONCE, suspects.into_iter(), |(n, suspected, case)| {
+    let all = crew::each(AGAIN_AT_ONCE, suspects.into_iter(), |(n, suspected, case)| {
+        let mut confirmed = Vec::new();
         let name = format!("{}, {} again", case.place.name, case.ready.name());
         cx.progress.step(done.fetch_add(1, Ordering::Relaxed), total, &name);
         for (arm, mut breaches) in suspected {
             let mut runs = [0, arm].map(|which| vec![case.seen[which].clone()]);
             for _ in 0..AGAIN {
                 if cx.progress.stop() {
-                    return Ok(());
+                    return Ok(confirmed);
                 }
                 for (which, runs) in [0, arm].into_iter().zip(&mut runs) {
                     runs.push(play(case.place, case.ready, Arm::ALL[which], headstart, cx.seed)?);
@@ -203,13 +185,11 @@ fn confirmed(cx: &Context, cases: &mut [Case<'_>], headstart: &Path) -> anyhow::
             let runs = runs.map(|runs| quickest(&runs).cloned().unwrap_or_default());
             (case.seen[0], case.seen[arm]) = (runs[0].clone(), runs[1].clone());
             let found = breaches.into_iter().map(|breach| Confirmed { case: n, arm, breach, runs: runs.clone() });
-            all.lock().unwrap_or_else(PoisonError::into_inner).extend(found);
+            confirmed.extend(found);
         }
-        Ok(())
+        Ok(confirmed)
     })?;
-    let mut all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
-    all.sort_by_key(|found| (found.case, found.arm));
-    Ok(all)
+    Ok(all.into_iter().flatten().collect())
 }
 
 /// Rows of all that was seen, and what it comes to.
@@ -240,7 +220,7 @@ fn report(outcome: &mut Outcome, cases: &[Case<'_>], breaches: &[Confirmed]) {
     for place in law::ALL.iter().filter(|place| places.contains_key(place.name)) {
         let found = breaches.iter().filter(|b| cases[b.case].place.name == place.name).count();
         outcome.rows.push(Row::measured(place.name, "breaches", "runs", "headstart", found as f64));
-        outcome.conditions.push(About { name: place.name.into(), about: format!("As `healthy`, but {}.", place.what) });
+        outcome.condition(place.name, format!("As `healthy`, but {}.", place.what));
     }
     let total = Target::AtMost(0.0).note("Breaches of the law", breaches.len() as f64, "runs");
     let runs = cases.len() * (Arm::ALL.len() - 1);

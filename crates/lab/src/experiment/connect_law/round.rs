@@ -4,6 +4,7 @@
 
 use crate::condition::law;
 use crate::experiment::stopwatch::{Run, Supervisor};
+use crate::lock;
 use crate::netns::{Follower, Network, Settings};
 use crate::program::line::Prepared;
 use crate::program::{Program, Scheme, Url};
@@ -14,7 +15,7 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// What takes longer is cut.
 pub const CUT: Duration = Duration::from_secs(20);
@@ -161,9 +162,7 @@ fn segment(frame: &[u8]) -> Option<(IpAddr, u8, bool)> {
 pub fn play(place: &law::Network, ready: &Ready, arm: Arm, headstart: &Path, seed: u64) -> anyhow::Result<Seen> {
     let wire = Arc::new(Mutex::new(Wire::default()));
     let watch = wire.clone();
-    let lock =
-        |wire: &Mutex<Wire>, f: &mut dyn FnMut(&mut Wire)| f(&mut wire.lock().unwrap_or_else(PoisonError::into_inner));
-    let follow = move |at, frame: &[u8]| lock(&watch, &mut |wire| wire.see(at, frame));
+    let follow = move |at, frame: &[u8]| lock(&watch).see(at, frame);
     let settings = Settings { follower: Some(Follower::new(follow)), ..Settings::default() };
     let world = place.world(seed);
     let network = Network::build_with(&world, &settings).context("building the network")?;
@@ -174,23 +173,16 @@ pub fn play(place: &law::Network, ready: &Ready, arm: Arm, headstart: &Path, see
     network.adopt(&mut command)?;
     let (clock, began) = (network.clock(), network.clock().now());
     let mut run = Run::start(command.stdout(Stdio::null()), Stdio::null(), CUT, Supervisor::Own)?;
-    let heard_long_ago = || {
-        let mut said = None;
-        lock(&wire, &mut |wire| said = wire.sent);
-        said.is_some_and(|said| clock.now() >= said + GRACE)
-    };
+    let heard_long_ago = || lock(&wire).sent.is_some_and(|said| clock.now() >= said + GRACE);
     let ended = run.wait_unless(heard_long_ago)?;
     let well = if ended.is_some() { Some(run.finish()?.success()) } else { run.cut().map(|_| None)? };
     // What it said last is on its way to the emulator's eyes for less than this.
     const LAST: Duration = Duration::from_millis(20);
     clock.sleep(LAST);
-    let mut seen = Seen { ended, well, ..Seen::default() };
-    lock(&wire, &mut |wire| {
-        seen.sent = wire.sent.map(|at| at.since(began));
-        seen.answered = wire.answered.clone();
-        seen.syns = wire.syns.iter().map(|(to, at)| (*to, at.since(began))).collect();
-    });
-    Ok(seen)
+    let wire = lock(&wire);
+    let (sent, answered) = (wire.sent.map(|at| at.since(began)), wire.answered.clone());
+    let syns = wire.syns.iter().map(|(to, at)| (*to, at.since(began))).collect();
+    Ok(Seen { sent, ended, well, syns, answered })
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ mod equations;
 mod measure;
 mod rows;
 
-use super::{Claims, Condition as About, Context, Entry, Outcome, Speeds};
+use super::{Claims, Context, Entry, Outcome, Speeds, Steps};
 use crate::condition::{self, Condition, fault};
 use anyhow::Context as _;
 use measure::Size;
@@ -55,27 +55,21 @@ fn size_in_namespaces(condition: &Condition, quick: bool) -> Size {
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let claims = Claims::built_in()?;
-    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
-    outcome.method = METHOD.map(str::to_owned).to_vec();
-    outcome.notes = NOTES.map(str::to_owned).to_vec();
+    let mut outcome = ENTRY.outcome(cx, &METHOD, &NOTES);
     let wanted: Vec<&str> = ENTRY.conditions.iter().copied().filter(|c| cx.wants(c)).collect();
     let speeds: Vec<bool> = [(false, cx.speeds.in_virtual_time()), (true, cx.speeds.in_namespaces())]
         .iter()
         .filter(|s| s.1)
         .map(|s| s.0)
         .collect();
-    let total = (wanted.len() * speeds.len()) as u64;
-    let mut done = 0;
+    let mut steps = Steps::new(cx, wanted.len() * speeds.len());
     for namespaces in speeds {
         for name in &wanted {
-            if cx.progress.stop() {
-                outcome.invalidate("it was stopped early");
-                return Ok(outcome);
-            }
             let condition = find(name)?;
             let name = if namespaces { format!("{name}-netns") } else { (*name).to_owned() };
-            cx.progress.step(done, total, &name);
-            done += 1;
+            if !steps.next(&mut outcome, &name) {
+                return Ok(outcome);
+            }
             let (size, (names, doubts)) = if namespaces {
                 let size = size_in_namespaces(condition, cx.quick);
                 (size, measure::in_namespaces(condition, size, cx.seed)?)
@@ -90,11 +84,9 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             let (rows, samples) = rows::of(&name, &names, judged, cx.seed)?;
             outcome.rows.extend(rows);
             outcome.samples.extend(samples);
-            for doubt in doubts {
-                outcome.invalidate(format!("{name}: {doubt}"));
-            }
+            outcome.doubts_of(&name, doubts);
             let about = format!("{}. {} {} worlds of {} names.", condition.what, condition.why, size.0, size.1);
-            outcome.conditions.push(About { name, about });
+            outcome.condition(name, about);
         }
     }
     Ok(outcome)

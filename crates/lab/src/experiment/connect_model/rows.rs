@@ -87,18 +87,11 @@ fn gains(condition: &str, names: &[Name], claims: Option<&Claims>) -> anyhow::Re
             continue;
         }
         let (a, b) = (Statistic::Median.of(&ours)?, Statistic::Median.of(&theirs)?);
+        let metric = format!("{metric}, {}", Statistic::Median);
         rows.push(Row {
             claim: claims.map(|_| CLAIM.to_owned()),
-            baseline_arm: Some(EQUATIONS.into()),
-            baseline: Some(b),
-            ratio: (b > 0.0).then(|| a / b),
-            ..Row::measured(
-                condition,
-                &format!("{metric}, {}", Statistic::Median),
-                unit,
-                ConnectMethod::Simultaneous.race(),
-                a,
-            )
+
+            ..Row::measured(condition, &metric, unit, ConnectMethod::Simultaneous.race(), a).beside(EQUATIONS, b)
         });
     }
     Ok(rows)
@@ -118,10 +111,7 @@ fn order(condition: &str, names: &[Name], claims: Option<&Claims>) -> anyhow::Re
     }
     let row = |metric: &str, unit: &str, ours: f64, equations: f64| Row {
         claim: claims.map(|_| CLAIM.to_owned()),
-        baseline_arm: Some(EQUATIONS.into()),
-        baseline: Some(equations),
-        ratio: (equations > 0.0).then(|| ours / equations),
-        ..Row::measured(condition, metric, unit, "measured", ours)
+        ..Row::measured(condition, metric, unit, "measured", ours).beside(EQUATIONS, equations)
     };
     let share = |of_names: &[[f64; 3]]| {
         let pairs: usize = of_names.iter().map(in_order).sum();

@@ -6,13 +6,13 @@
 //! `SPEEDS`. Nothing here knows which arm is ours.
 
 mod namespaces;
-mod prices;
+
 mod rows;
 mod series;
 pub mod speed;
 mod virtual_time;
 
-use super::{Claims, Condition as About, Context, Entry, Outcome, Speeds};
+use super::{Claims, Context, Entry, Outcome, Speeds, Steps};
 use crate::condition::{self, Condition};
 use crate::sim::Arm;
 use speed::{Answers, Plan, Speed, Taken};
@@ -79,23 +79,18 @@ fn run_at(cx: &Context, speeds: &[&Speed]) -> anyhow::Result<Outcome> {
         })
     });
     let plans: Vec<_> = plans.filter(|(_, plan)| plan.size.worlds > 0).collect();
-    let mut done = 0;
+    let mut steps = Steps::new(cx, plans.len());
     // Virtual time first: where another speed runs too, its worlds are played again at that size, to be compared.
     for speed in speeds {
         let mut blocks = Vec::new();
         for (_, plan) in plans.iter().filter(|(s, _)| s.suffix == speed.suffix) {
             let place = name(plan.condition, plan.answers);
             let condition_name = format!("{place}{}", speed.suffix);
-            if cx.progress.stop() {
-                outcome.invalidate("it was stopped early");
+            if !steps.next(&mut outcome, &condition_name) {
                 return Ok(outcome);
             }
-            cx.progress.step(done, plans.len() as u64, &condition_name);
-            done += 1;
             let measured = (speed.measure)(plan, &arms)?;
-            for doubt in &measured.doubts {
-                outcome.invalidate(format!("{condition_name}: {doubt}"));
-            }
+            outcome.doubts_of(&condition_name, measured.doubts);
             let taken: Vec<(Arm, Taken)> = arms.iter().copied().zip(measured.taken).collect();
             if speed.suffix != SPEEDS[0].suffix {
                 let simulated = (SPEEDS[0].measure)(plan, &arms)?.taken;
@@ -103,12 +98,12 @@ fn run_at(cx: &Context, speeds: &[&Speed]) -> anyhow::Result<Outcome> {
                     outcome.rows.extend(rows::agreement(&place, *arm, simulated, measured, cx.seed)?);
                 }
             }
-            outcome.conditions.push(About { name: condition_name.clone(), about: about(plan) });
+            outcome.condition(condition_name.clone(), about(plan));
             blocks.push(Block { condition: condition_name, taken });
         }
         for block in &blocks {
             outcome.samples.extend(series::of(block));
-            outcome.prices.extend(prices::of(block));
+            rows::prices(&mut outcome, block);
         }
         outcome.rows.extend(rows::claimed(&blocks, &claims, cx.seed)?);
         for block in &blocks {

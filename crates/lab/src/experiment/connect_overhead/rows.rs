@@ -5,7 +5,7 @@ use super::series::{Metric, one};
 use super::speed::{Answers, Taken};
 use super::{Block, name};
 use crate::condition;
-use crate::experiment::{Claims, Row, Series};
+use crate::experiment::{Claims, Outcome, Row, Series};
 use crate::sim::Arm;
 use crate::stats::{Pairing, Statistic, StatsError};
 
@@ -73,12 +73,7 @@ fn plain(a: &Series, b: &Series, statistic: Statistic) -> Result<Option<Row>, St
         return Ok(None);
     }
     let metric = format!("{}, {statistic}", a.metric);
-    Ok(Some(Row {
-        baseline_arm: Some(b.arm.clone()),
-        baseline: Some(baseline),
-        ratio: (baseline > 0.0).then(|| ours / baseline),
-        ..Row::measured(&a.condition, &metric, &a.unit, &a.arm, ours)
-    }))
+    Ok(Some(Row::measured(&a.condition, &metric, &a.unit, &a.arm, ours).beside(&b.arm, baseline)))
 }
 
 /// Visits without a connection, where there were any.
@@ -160,4 +155,20 @@ pub(super) fn agreement(
         rows.push(Row::compare(&a, &b, Statistic::Median, Pairing::Unpaired, seed)?);
     }
     Ok(rows)
+}
+
+/// Adds what the arms of a block cost: packets and sockets beyond the one connection that a program wanted. An arm that got no
+/// connection has no price.
+pub(super) fn prices(outcome: &mut Outcome, block: &Block) {
+    for (arm, Taken { paid, .. }) in block.taken.iter().filter(|(_, taken)| taken.paid.connections > 0) {
+        for (what, unit, spent) in [
+            ("connection attempts per connection", "", Some(paid.attempts)),
+            ("DNS queries per connection", "", Some(paid.queries)),
+            ("unused connections per connection", "", paid.unused),
+            ("bytes per connection, handshakes and lookups", "B", paid.bytes),
+        ] {
+            let each = spent.map(|spent| spent as f64 / paid.connections as f64);
+            each.into_iter().for_each(|each| outcome.price(&block.condition, arm.name(), what, unit, each));
+        }
+    }
 }

@@ -8,7 +8,7 @@
 pub mod reading;
 
 use super::stopwatch::{Ended, How, Supervisor, time, time_output};
-use super::{Condition, Context, Entry, Outcome, Row, Series, Speeds};
+use super::{Context, Entry, Outcome, Row, Series, Speeds};
 use crate::netns::{Network, default_world};
 use crate::program::{self, Folder, Program, Scheme, Url};
 use crate::stats::{Pairing, Statistic};
@@ -220,9 +220,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         CUT.as_secs(),
         PAUSE.as_millis()
     ));
-    if let Some(doubt) = site.network.certificate().doubt() {
-        outcome.invalidate(doubt);
-    }
+    outcome.doubts(site.network.certificate().doubt());
     Ok(outcome)
 }
 
@@ -279,10 +277,8 @@ fn compare(case: &Case<'_>, taken: Taken, outcome: &mut Outcome) -> anyhow::Resu
     let name = case.name();
     let series = |arm, values| Series::with_failures(&name, METRIC, "ms", arm, values);
     let (bare, ours, again) = (series(BARE, taken.bare), series(OURS, taken.ours), series(AGAIN, taken.again));
-    outcome.conditions.push(Condition { name: name.clone(), about: case.about() });
-    if ours.failed() + bare.failed() > 0 {
-        outcome.rows.push(Row::failures(&ours, &bare));
-    }
+    outcome.condition(name.clone(), case.about());
+    outcome.failures(&ours, &bare);
     for arm in [&ours, &again] {
         if !arm.present().is_empty() && !bare.present().is_empty() {
             outcome.rows.push(Row::compare(arm, &bare, Statistic::Median, Pairing::Unpaired, outcome.seed)?);

@@ -7,11 +7,12 @@
 
 mod round;
 
-use super::{Condition as About, Context, Entry, Outcome, Price, Row, Speeds};
+use super::{Context, Entry, Outcome, Row, Speeds};
 use crate::experiment::target::Target;
+use crate::lock;
 use crate::server::idle::WAITED;
 use round::{Disturbance, Launched};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 /// The experiment.
 pub const ENTRY: Entry = Entry {
@@ -59,8 +60,7 @@ struct Wanted {
 }
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
-    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
-    outcome.method = METHOD.map(str::to_owned).to_vec();
+    let mut outcome = ENTRY.outcome(cx, &METHOD, &[]);
     let pick = |(full, quick): (u64, u64)| if cx.quick { quick } else { full };
     let conditions: Vec<_> = Disturbance::ALL.into_iter().filter(|d| cx.wants(d.name())).collect();
     let many = conditions.len().max(1) as u64;
@@ -75,19 +75,17 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         joined.collect()
     });
     worked.into_iter().collect::<anyhow::Result<Vec<()>>>()?;
-    if cx.progress.stop() {
-        outcome.invalidate("it was stopped early");
-    }
+    cx.goes_on(&mut outcome);
     let mut all = Launched::default();
     for (disturbance, sum) in conditions.iter().zip(lock(&sums).iter()) {
         add(&mut outcome, disturbance.name(), &sum.launched);
         let about = disturbance.about().to_owned();
-        outcome.conditions.push(About { name: disturbance.name().to_owned(), about });
+        outcome.condition(disturbance.name(), about);
         all.add(&sum.launched);
     }
     add(&mut outcome, "all", &all);
     let about = "All of these together.".to_owned();
-    outcome.conditions.push(About { name: "all".to_owned(), about });
+    outcome.condition("all", about);
     outcome.notes.extend([
         format!("{}.", Target::AtMost(0.0).note("reset or refused after hand-over", all.failed as f64, "connections")),
         format!(
@@ -97,10 +95,6 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     ]);
     outcome.notes.extend(all.complaints.iter().take(20).cloned());
     Ok(outcome)
-}
-
-fn lock(sums: &Mutex<Vec<Sum>>) -> MutexGuard<'_, Vec<Sum>> {
-    sums.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Plays rounds of whatever lacks most, until nothing lacks anything.
@@ -154,22 +148,11 @@ fn add(outcome: &mut Outcome, condition: &str, sum: &Launched) {
             &format!("{who}: silent for {} ms or more before the first word", WAITED.as_millis()),
             activity.waited,
         ));
-        let longest = activity.longest.as_secs_f64() * 1e3;
-        outcome.rows.push(Row::measured(
-            condition,
-            &format!("{who}: longest silence before the first word"),
-            "ms",
-            ARM,
-            longest,
-        ));
+        let metric = format!("{who}: longest silence before the first word");
+        outcome.rows.push(Row::measured(condition, &metric, "ms", ARM, activity.longest.as_secs_f64() * 1e3));
     }
-    outcome.prices.push(Price {
-        condition: condition.into(),
-        arm: ARM.into(),
-        what: "spare connections opened for each that was handed over".into(),
-        unit: String::new(),
-        amount: sum.opened as f64 / sum.handed_over.max(1) as f64,
-    });
+    let spares = sum.opened as f64 / sum.handed_over.max(1) as f64;
+    outcome.price(condition, ARM, "spare connections opened for each that was handed over", "", spares);
 }
 
 const METHOD: [&str; 2] = [

@@ -2,7 +2,7 @@
 
 use crate::condition;
 use crate::netns::Network;
-use crate::program::undisturbed;
+use crate::program::{Folder, undisturbed};
 use crate::server::idle::{Activity, IdleServer, Restart};
 use crate::world::{Event, World};
 use anyhow::{Context as _, bail};
@@ -11,7 +11,7 @@ use headstart_core::time::Duration;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 
 /// Where the client goes: a port on which clients speak first.
@@ -104,23 +104,6 @@ impl Launched {
 /// What happens while a client waits.
 type Happens<'a> = &'a dyn Fn() -> anyhow::Result<()>;
 
-/// A folder of one supervisor, gone with it.
-struct Home(PathBuf);
-
-impl Home {
-    fn new(seed: u64) -> anyhow::Result<Self> {
-        let path = std::env::temp_dir().join(format!("headstart-pool-{}-{seed:x}", std::process::id()));
-        std::fs::create_dir_all(&path).with_context(|| format!("making {}", path.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 fn world(seed: u64) -> anyhow::Result<World> {
     let mut world = (condition::find("healthy")?.world)(seed, HOSTS);
     for site in &mut world.sites {
@@ -158,7 +141,7 @@ pub fn play(
         .flat_map(|(n, site)| site.v4.iter().chain(&site.v6).map(move |h| (SocketAddr::new(h.addr, PORT), patience(n))))
         .collect();
     let server = network.on_servers(|| IdleServer::start(&addresses))?.context("starting the servers")?;
-    let home = Home::new(seed)?;
+    let home = Folder::new().context("making a home for a supervisor")?;
     let names: Vec<&str> = world.sites.iter().map(|site| site.name.as_str()).collect();
     let mut sum = Launched::default();
     for n in 0..launches {
@@ -177,7 +160,7 @@ pub fn play(
             }
         };
         let happens = disturbed.then_some((when, &happens as Happens<'_>));
-        let launched = launch(&network, program, &home.0, &names, waits, happens)?;
+        let launched = launch(&network, program, home.path(), &names, waits, happens)?;
         sum.add(&launched);
         if disturbed && disturbance == Disturbance::Network {
             network.change(Event::Comes(Family::V6))?;

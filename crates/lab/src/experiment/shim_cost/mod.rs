@@ -50,8 +50,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut reached = 0;
     for block in 0..=blocks {
         cx.progress.step(block as u64, blocks as u64 + 1, "calls in turns");
-        if cx.progress.stop() {
-            outcome.invalidate("it was stopped early");
+        if !cx.goes_on(&mut outcome) {
             break;
         }
         // The order of the arms changes from block to block.
@@ -79,9 +78,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             report(&mut outcome, measure.condition, metric, medians, cx.seed)?;
         }
     }
-    if let Some(doubt) = network.certificate().doubt() {
-        outcome.invalidate(doubt);
-    }
+    outcome.doubts(network.certificate().doubt());
     outcome.method.push(format!(
         "Two clients that call libc's functions, one bare and one under `headstart run --explore 0 --cache-lifetime 3600s`, take \
          turns: {blocks} blocks each of up to {} calls of a kind, timed inside the client with two readings of the monotonic \
