@@ -10,6 +10,7 @@ use anyhow::{Context as _, bail};
 use headstart_core::forward::profile;
 use headstart_io::forward::ebpf::Programs;
 use std::ffi::{OsStr, OsString};
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -85,6 +86,14 @@ impl<'a> Stage<'a> {
         })
     }
 
+    /// Has `serve` listen at `peer`, in a thread of its own; where.
+    pub fn listen(&self, peer: &str, serve: fn(&TcpListener)) -> anyhow::Result<SocketAddr> {
+        let listener = self.on_servers(|| TcpListener::bind((peer, 0)))??;
+        let to = listener.local_addr()?;
+        std::thread::spawn(move || serve(&listener));
+        Ok(to)
+    }
+
     /// The command for a workload of [`probe`](super::probe) under an arm.
     pub fn command(&self, arm: &str, words: &[String]) -> anyhow::Result<Command> {
         self.command_with(arm, &[], words)
@@ -104,17 +113,11 @@ impl<'a> Stage<'a> {
             }
         };
         command.args(words_of_it);
-        if arm == LEAST {
-            command.args(["probe", LEAST]).args(words);
-            undisturbed(&mut command);
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-            return Ok(command);
-        }
-        if arm != BARE {
+        if ![BARE, LEAST].contains(&arm) {
             let how = if arm == EBPF { ["--via", "ebpf"] } else { ["--profile", arm] };
             command.args(["run", "--measure", "--quiet"]).args(how).args(flags).arg("--").arg(&self.prober);
         }
-        command.arg("probe").args(words);
+        command.arg("probe").args((arm == LEAST).then_some(LEAST)).args(words);
         undisturbed(&mut command);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Ok(command)
@@ -154,4 +157,9 @@ fn heard(command: &mut Command, arm: &str) -> anyhow::Result<serde_json::Value> 
 /// Numbers under a key of what a workload has said.
 pub fn numbers(said: &serde_json::Value, key: &str) -> Vec<f64> {
     said[key].as_array().into_iter().flatten().filter_map(serde_json::Value::as_f64).collect()
+}
+
+/// A number under a key of what a workload has said.
+pub fn number(said: &serde_json::Value, key: &str) -> anyhow::Result<f64> {
+    said[key].as_f64().with_context(|| format!("no {key} in {said}"))
 }

@@ -10,13 +10,12 @@ use super::throughput;
 use super::wire::{WIRED, Wire};
 use crate::cgroup::Group;
 use crate::device::{DeviceState, Snapshot};
-use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Row, Series, Speeds};
+use crate::experiment::{Claims, Context, Entry, Outcome, Row, Series, Speeds, Steps};
 use crate::netns::Network;
+use crate::program::Folder;
 use crate::stats::{Pairing, Statistic};
 use anyhow::Context as _;
 use std::fs;
-use std::net::TcpListener;
-use std::path::Path;
 use std::time::SystemTime;
 
 /// The experiment.
@@ -50,10 +49,10 @@ struct Recorded {
 
 /// The paper's telephone above and below 20 %, and what else devices do. Values of the paper (section 2) where it has them.
 const RECORDED: [Recorded; 6] = [
-    Recorded {
-        name: "phone-full",
-        doubted: false,
-        files: &[
+    device(
+        "phone-full",
+        false,
+        &[
             ("sys/devices/system/cpu/present", "0-3"),
             ("sys/devices/system/cpu/online", "0-3"),
             ("sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq", "2650000"),
@@ -63,11 +62,11 @@ const RECORDED: [Recorded; 6] = [
             ("sys/class/power_supply/battery/status", "Charging"),
             ("proc/net/wireless", "Inter-| sta-|\n face | tus |\n wlan0: 0000   70.  -40.  -256        0\n"),
         ],
-    },
-    Recorded {
-        name: "phone-low",
-        doubted: true,
-        files: &[
+    ),
+    device(
+        "phone-low",
+        true,
+        &[
             ("sys/devices/system/cpu/present", "0-3"),
             ("sys/devices/system/cpu/online", "0-1"),
             ("sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq", "1730000"),
@@ -76,36 +75,36 @@ const RECORDED: [Recorded; 6] = [
             ("sys/class/power_supply/battery/capacity", "18"),
             ("sys/class/power_supply/battery/status", "Charging"),
         ],
-    },
-    Recorded {
-        name: "phone-hot",
-        doubted: true,
-        files: &[
+    ),
+    device(
+        "phone-hot",
+        true,
+        &[
             ("sys/class/thermal/thermal_zone0/temp", "61000"),
             ("sys/class/thermal/cooling_device0/type", "thermal-cpufreq-0"),
             ("sys/class/thermal/cooling_device0/cur_state", "2"),
         ],
-    },
-    Recorded {
-        name: "laptop-unplugged",
-        doubted: true,
-        files: &[
+    ),
+    device(
+        "laptop-unplugged",
+        true,
+        &[
             ("sys/class/power_supply/BAT0/type", "Battery"),
             ("sys/class/power_supply/BAT0/capacity", "64"),
             ("sys/class/power_supply/BAT0/status", "Discharging"),
         ],
-    },
-    Recorded {
-        name: "far-from-its-access-point",
-        doubted: true,
-        files: &[("proc/net/wireless", "Inter-| sta-|\n face | tus |\n wlan0: 0000   28.  -82.  -256        0\n")],
-    },
-    Recorded {
-        name: "server",
-        doubted: false,
-        files: &[("sys/devices/system/cpu/present", "0-31"), ("sys/devices/system/cpu/online", "0-31")],
-    },
+    ),
+    device(
+        "far-from-its-access-point",
+        true,
+        &[("proc/net/wireless", "Inter-| sta-|\n face | tus |\n wlan0: 0000   28.  -82.  -256        0\n")],
+    ),
+    device("server", false, &[("sys/devices/system/cpu/present", "0-31"), ("sys/devices/system/cpu/online", "0-31")]),
 ];
+
+const fn device(name: &'static str, doubted: bool, files: &'static [(&'static str, &'static str)]) -> Recorded {
+    Recorded { name, doubted, files }
+}
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::new(ENTRY.name, cx.seed);
@@ -127,7 +126,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         let about = format!(
             "A program ({arm}) on a wire, alone, and with {SHARE} % of one processor; the peer has the others."
         );
-        outcome.conditions.push(Condition { name: condition.into(), about });
+        outcome.condition(condition, about);
         let wire = Wire::lay()?;
         let awake = Stage::new(Testbed::Wire(&wire), cx.program.clone())?;
         let saving = Stage::new(Testbed::Wire(&wire), cx.program.clone())?.under(group.words());
@@ -138,7 +137,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             continue;
         }
         let about = format!("A program ({arm}) over a link four times as fast as 802.11g, and over one as slow.");
-        outcome.conditions.push(Condition { name: condition.into(), about });
+        outcome.condition(condition, about);
         let networks = RADIOS.map(|(_, link)| Network::build(&world(link, PEER, cx.seed)));
         let [awake, saving] = networks;
         let (awake, saving) = (awake?, saving?);
@@ -148,26 +147,23 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         ];
         one(cx, &mut outcome, (condition, arm), [&stages[0], &stages[1]], PEER)?;
         for network in [&awake, &saving] {
-            if let Some(doubt) = network.certificate().doubt() {
-                outcome.invalidate(doubt);
-            }
+            outcome.doubts(network.certificate().doubt());
         }
     }
-    outcome.method.push(
+    outcome.how(
         "The two states of the device take turns. In each turn a program connects and sends requests as in `measure-latency`, \
          then sends and receives at full rate as in `measure-throughput`, over one connection. Ratios are of medians over all \
-         turns."
-            .into(),
+         turns.",
     );
     Ok(outcome)
 }
 
 /// A row for each recorded device.
 fn recorded(outcome: &mut Outcome) -> anyhow::Result<()> {
-    outcome.conditions.push(Condition {
-        name: "recorded".into(),
-        about: "Recorded folders of devices: the number of reasons to doubt a measurement in their state.".into(),
-    });
+    outcome.condition(
+        "recorded",
+        "Recorded folders of devices: the number of reasons to doubt a measurement in their state.",
+    );
     for recorded in &RECORDED {
         let doubts = doubts(recorded)?;
         anyhow::ensure!(doubts.is_empty() != recorded.doubted, "{} gives {doubts:?}", recorded.name);
@@ -179,25 +175,15 @@ fn recorded(outcome: &mut Outcome) -> anyhow::Result<()> {
 
 /// What speaks against a measurement on a recorded device.
 fn doubts(recorded: &Recorded) -> anyhow::Result<Vec<String>> {
-    let folder = tempdir(recorded.name)?;
-    let read = || -> anyhow::Result<Vec<String>> {
-        for (path, text) in recorded.files {
-            let path = folder.join(path);
-            fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).context("a folder of a device")?;
-            fs::write(&path, text).context("a file of a device")?;
-        }
-        let moment = Snapshot::take(&folder);
-        Ok(DeviceState::over(&folder, SystemTime::UNIX_EPOCH, moment, moment, moment).doubts())
-    };
-    let doubts = read();
-    let _ = fs::remove_dir_all(&folder);
-    doubts
-}
-
-fn tempdir(name: &str) -> anyhow::Result<std::path::PathBuf> {
-    let folder = std::env::temp_dir().join(format!("headstart-device-{name}-{}", std::process::id()));
-    fs::create_dir_all(&folder).context("a folder for a recorded device")?;
-    Ok(folder)
+    let folder = Folder::new().context("a folder for a recorded device")?;
+    let folder = folder.path();
+    for (path, text) in recorded.files {
+        let path = folder.join(path);
+        fs::create_dir_all(path.parent().unwrap_or(folder)).context("a folder of a device")?;
+        fs::write(&path, text).context("a file of a device")?;
+    }
+    let moment = Snapshot::take(folder);
+    Ok(DeviceState::over(folder, SystemTime::UNIX_EPOCH, moment, moment, moment).doubts())
 }
 
 fn one(
@@ -209,14 +195,9 @@ fn one(
 ) -> anyhow::Result<()> {
     let claims = Claims::built_in()?;
     let (turns, times, millis) = if cx.quick { (3, 10, 700) } else { (10, 20, 2000) };
-    let mut ends = Vec::new();
-    for stage in stages {
-        let listen = || -> std::io::Result<_> { Ok([TcpListener::bind((peer, 0))?, TcpListener::bind((peer, 0))?]) };
-        let [asked, moved] = stage.on_servers(listen)??;
-        ends.push([asked.local_addr()?, moved.local_addr()?]);
-        std::thread::spawn(move || latency::serve(&asked));
-        std::thread::spawn(move || throughput::serve(&moved));
-    }
+    let listen =
+        |stage: &Stage<'_>| anyhow::Ok([stage.listen(peer, latency::serve)?, stage.listen(peer, throughput::serve)?]);
+    let ends = [listen(stages[0])?, listen(stages[1])?];
     const METRICS: [(&str, &str); 4] = [
         ("connect time", "ms"),
         ("request-response latency", "ms"),
@@ -224,11 +205,10 @@ fn one(
         ("throughput down", "Mbit/s"),
     ];
     let mut all = [(); 2].map(|()| [(); METRICS.len()].map(|()| Vec::new()));
-    for turn in 0..turns {
+    let mut steps = Steps::new(cx, 2 * turns);
+    for _ in 0..turns {
         for (n, stage) in stages.into_iter().enumerate() {
-            cx.progress.step((2 * turn + n) as u64, 2 * turns as u64, &format!("{condition}, {}", [AWAKE, SAVING][n]));
-            if cx.progress.stop() {
-                outcome.invalidate("it was stopped early");
+            if !steps.next(outcome, &format!("{condition}, {}", [AWAKE, SAVING][n])) {
                 return Ok(());
             }
             let [asked, moved] = ends[n].map(|end| end.to_string());

@@ -6,7 +6,7 @@
 
 use super::arm::{self, EBPF, Stage, Testbed, numbers};
 use super::latency::world;
-use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Row, Series, Speeds};
+use crate::experiment::{Claims, Context, Entry, Outcome, Row, Series, Speeds, Steps};
 use crate::netns::Network;
 use crate::stats::{Pairing, Statistic};
 use anyhow::Context as _;
@@ -116,13 +116,11 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         ("in", "Listing 2: 1300 bytes each 20 ms from the peer, timed in the program."),
     ] {
         if cx.wants(name) {
-            outcome.conditions.push(Condition { name: name.into(), about: about.into() });
+            outcome.condition(name, about);
             one(cx, &mut outcome, name, &stage)?;
         }
     }
-    if let Some(doubt) = network.certificate().doubt() {
-        outcome.invalidate(doubt);
-    }
+    outcome.doubts(network.certificate().doubt());
     outcome.method.push(format!(
         "Arms take turns. A gap is the time between two packets with data; one above {LATE_MS} ms is a packet late. The link \
          has 30 Mbit/s and 40 ms there and back."
@@ -136,11 +134,10 @@ fn one(cx: &Context, outcome: &mut Outcome, name: &str, stage: &Stage<'_>) -> an
     let arms = arm::and_kernel(arm::all(), outcome);
     let mut all: Vec<Vec<f64>> = vec![Vec::new(); arms.len()];
     let mut longest = vec![None; arms.len()];
-    for turn in 0..turns {
+    let mut steps = Steps::new(cx, turns * arms.len());
+    for _ in 0..turns {
         for (n, arm) in arms.iter().enumerate() {
-            cx.progress.step((turn * arms.len() + n) as u64, (turns * arms.len()) as u64, &format!("{name}, {arm}"));
-            if cx.progress.stop() {
-                outcome.invalidate("it was stopped early");
+            if !steps.next(outcome, &format!("{name}, {arm}")) {
                 return Ok(());
             }
             let (gaps, mss) = trial(stage, name, arm, count)?;
@@ -156,11 +153,8 @@ fn one(cx: &Context, outcome: &mut Outcome, name: &str, stage: &Stage<'_>) -> an
         // The claims are of forwarders: what the kernel tells carries nothing.
         let carries = arms[n] != EBPF;
         outcome.rows.push(if name == "call-out" && carries { row.serving(&claims, "P3.4", arms[n])? } else { row });
-        let compared = |metric: &str, unit: &str, ours: f64, theirs: f64| Row {
-            baseline_arm: Some(arms[0].into()),
-            baseline: Some(theirs),
-            ratio: (theirs > 0.0).then(|| ours / theirs),
-            ..Row::measured(name, metric, unit, arms[n], ours)
+        let compared = |metric: &str, unit: &str, ours: f64, theirs: f64| {
+            Row::measured(name, metric, unit, arms[n], ours).beside(arms[0], theirs)
         };
         let row = compared("packets late", "%", late(n), late(0));
         outcome.rows.push(if name == "call-out" || !carries { row } else { row.serving(&claims, "P3.6", "")? });

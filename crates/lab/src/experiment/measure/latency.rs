@@ -3,15 +3,14 @@
 //! As the two applications of the paper do it: many connections without data, and small requests over one connection whose
 //! TCP_NODELAY is set. Beside the paper's round-trip times, a wire without any, where a forwarder's own microseconds show.
 
-use super::arm::{self, BARE, EBPF, OURS, Stage, Testbed, numbers};
+use super::arm::{self, BARE, EBPF, OURS, Stage, Testbed, number, numbers};
 use super::least::LEAST;
 use super::wire::{WIRED, Wire};
 use crate::experiment::target::Target;
-use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Row, Series, Speeds};
+use crate::experiment::{Claims, Context, Entry, Outcome, Row, Series, Speeds, Steps};
 use crate::netns::Network;
 use crate::stats::{Pairing, Statistic};
-use crate::world::{Fate, Host, Record, Reply, Site, World};
-use anyhow::Context as _;
+use crate::world::{Fate, Host, Site, World};
 use headstart_core::time::Duration;
 use headstart_io::clock::Clock;
 use std::io::{self, Read, Write};
@@ -98,10 +97,7 @@ pub fn world(link: &str, addr: &str, seed: u64) -> World {
         // Nothing of the lab's listens there.
         fate: Fate::Refuses,
     };
-    let record = Record { reply: Reply::Records, delay: Duration::ZERO, ttl: 300 };
-    let site =
-        Site { name: "peer.lab.example".into(), v4: vec![host], v6: vec![], a: record, aaaa: record, https: None };
-    World::new(link, seed, vec![site])
+    World::new(link, seed, vec![Site::new("peer.lab.example", vec![host], vec![])])
 }
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
@@ -114,14 +110,12 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         if !cx.wants(name) {
             continue;
         }
-        outcome.conditions.push(Condition { name: name.into(), about: about.into() });
+        outcome.condition(name, about);
         match link {
             Some(link) => {
                 let network = Network::build(&world(link, PEER, cx.seed))?;
                 one(cx, &mut outcome, name, Stage::new(Testbed::Network(&network), cx.program.clone())?, PEER)?;
-                if let Some(doubt) = network.certificate().doubt() {
-                    outcome.invalidate(doubt);
-                }
+                outcome.doubts(network.certificate().doubt());
             }
             None => {
                 let wire = Wire::lay()?;
@@ -130,31 +124,27 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             }
         }
     }
-    outcome.method.push(
+    outcome.how(
         "Arms take turns. In each turn a program connects, closes, and connects again, then sends 64 bytes with TCP_NODELAY and \
          waits for as many, over one connection; the same number of times each. Ratios are of medians over all turns. On the wire \
          the arm `least` only reads a SYN, connects and answers, reads data and passes it on. At last the program connects to a port \
-         that refuses."
-            .into(),
+         that refuses.",
     );
     Ok(outcome)
 }
 
 fn one(cx: &Context, outcome: &mut Outcome, name: &str, stage: Stage<'_>, peer: &str) -> anyhow::Result<()> {
     let claims = Claims::built_in()?;
-    let listener = stage.on_servers(|| TcpListener::bind((peer, 0)))??;
-    let to = listener.local_addr()?;
-    std::thread::spawn(move || serve(&listener));
+    let to = stage.listen(peer, serve)?;
     let (turns, times) = if cx.quick { (3, 10) } else { (10, 20) };
     let mut arms = if name == WIRE { arm::on_wire(outcome) } else { arm::and_kernel(arm::all(), outcome) };
     // Where a forwarder's own microseconds show, those that nobody can save stand beside them.
     arms.extend((name == WIRE).then_some(LEAST));
     let mut all: Vec<[Vec<f64>; 2]> = vec![Default::default(); arms.len()];
-    for turn in 0..turns {
+    let mut steps = Steps::new(cx, turns * arms.len());
+    for _ in 0..turns {
         for (n, arm) in arms.iter().enumerate() {
-            cx.progress.step((turn * arms.len() + n) as u64, (turns * arms.len()) as u64, &format!("{name}, {arm}"));
-            if cx.progress.stop() {
-                outcome.invalidate("it was stopped early");
+            if !steps.next(outcome, &format!("{name}, {arm}")) {
                 return Ok(());
             }
             let said = stage.say(arm, &[WORKLOAD.into(), to.to_string(), times.to_string()])?;
@@ -165,8 +155,7 @@ fn one(cx: &Context, outcome: &mut Outcome, name: &str, stage: Stage<'_>, peer: 
     // That forwarder knows nothing but success.
     for arm in arms.iter().filter(|arm| **arm != LEAST) {
         let said = stage.say(arm, &[REFUSED.into(), to.to_string()])?;
-        let open = said["said open"].as_f64().context("no share of ports that were said to be open")?;
-        outcome.rows.push(Row::measured(name, SAID_OPEN, "%", arm, open));
+        outcome.rows.push(Row::measured(name, SAID_OPEN, "%", arm, number(&said, "said open")?));
     }
     for (testbed, metric, claim, target) in
         [(0, "connect time", "P3.2", MORE_TO_CONNECT), (1, "request-response latency", "P3.1", MORE_TO_ASK)]

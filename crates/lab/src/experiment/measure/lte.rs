@@ -1,6 +1,6 @@
 //! `measure-lte`: what resource blocks of LTE carry by paper 3's equations (claim P3.8). Nothing random, nothing measured.
 
-use crate::experiment::{Condition, Context, Entry, Outcome, Row, Speeds};
+use crate::experiment::{Context, Entry, Outcome, Row, Speeds};
 use headstart_core::forward::lte::{self, USABLE};
 
 /// The experiment.
@@ -43,7 +43,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         ("throughput", "All blocks of a carrier for one device, one layer."),
     ] {
         if cx.wants(name) {
-            outcome.conditions.push(Condition { name: name.into(), about: about.into() });
+            outcome.condition(name, about);
         }
     }
     outcome.notes.push(

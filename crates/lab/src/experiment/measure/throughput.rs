@@ -9,7 +9,7 @@ use super::least::LEAST;
 use super::process::Counts;
 use super::wire::{WIRED, Wire};
 use crate::experiment::target::Target;
-use crate::experiment::{Claims, Condition, Context, Entry, Outcome, Price, Row, Series, Speeds};
+use crate::experiment::{Claims, Context, Entry, Outcome, Row, Series, Speeds, Steps};
 use crate::netns::Network;
 use crate::stats::{Pairing, Statistic};
 use headstart_core::time::{Duration, Instant};
@@ -125,7 +125,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         if !cx.wants(name) {
             continue;
         }
-        outcome.conditions.push(Condition { name: name.into(), about: about.into() });
+        outcome.condition(name, about);
         let (testbed, peer) = if on_wire {
             (Testbed::Wire(&wire), WIRED.to_string())
         } else {
@@ -133,29 +133,20 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         };
         let stage = Stage::new(testbed, cx.program.clone())?;
         let load = Load { condition: name, metric: "throughput", flows, up };
-        one(cx, &mut outcome, &load, &stage, serving(&stage, &peer)?)?;
+        one(cx, &mut outcome, &load, &stage, stage.listen(&peer, serve)?)?;
     }
     if cx.wants(phone::CONDITION) && !cx.progress.stop() {
         let stage = Stage::new(Testbed::Wire(&wire), cx.program.clone())?;
-        phone::run(cx, &mut outcome, &stage, serving(&stage, &WIRED.to_string())?)?;
+        phone::run(cx, &mut outcome, &stage, stage.listen(&WIRED.to_string(), serve)?)?;
     }
-    outcome.method.push(
+    outcome.how(
         "Arms take turns, without a TUN at the start of each; over the veth pair the arm of the kernel and that without a TUN have \
          16 further turns, in changing order. A program writes, or reads, for a set time; the time of its data \
          runs from the first byte until the peer has confirmed the last one. Ratios are of medians over the turns. Over the veth \
          pair the arm `least` only passes on and acknowledges what the program writes, sixteen packets at a time. The processor time \
-         of a forwarder is that of its process's threads, in user space and in the kernel, for each GB of the program's data."
-            .into(),
+         of a forwarder is that of its process's threads, in user space and in the kernel, for each GB of the program's data.",
     );
     Ok(outcome)
-}
-
-/// A peer that serves throughput, in a thread of its own.
-fn serving(stage: &Stage<'_>, peer: &str) -> anyhow::Result<SocketAddr> {
-    let listener = stage.on_servers(|| TcpListener::bind((peer, 0)))??;
-    let to = listener.local_addr()?;
-    std::thread::spawn(move || serve(&listener));
-    Ok(to)
 }
 
 /// What a program does, and what its rows are called.
@@ -182,17 +173,17 @@ struct Reached {
 /// Has each of the arms do it, in this order; what they have reached, or none if the run is to stop.
 fn reach(
     cx: &Context,
+    outcome: &mut Outcome,
     stage: &Stage<'_>,
     to: SocketAddr,
     load: &Load<'_>,
-    arms: &[&str],
-    order: &[usize],
+    (arms, order): (&[&str], &[usize]),
 ) -> anyhow::Result<Option<Vec<Reached>>> {
     let millis = if cx.quick { 1000 } else { 3000 };
     let mut all: Vec<Reached> = arms.iter().map(|_| Reached::default()).collect();
-    for (step, &n) in order.iter().enumerate() {
-        cx.progress.step(step as u64, order.len() as u64, &format!("{}, {}", load.condition, arms[n]));
-        if cx.progress.stop() {
+    let mut steps = Steps::new(cx, order.len());
+    for &n in order {
+        if !steps.next(outcome, &format!("{}, {}", load.condition, arms[n])) {
             return Ok(None);
         }
         let direction = if load.up { "up" } else { "down" };
@@ -235,10 +226,7 @@ fn one(cx: &Context, outcome: &mut Outcome, load: &Load<'_>, stage: &Stage<'_>, 
     // Where only the machine limits them, the least that any forwarder costs stands beside them.
     arms.extend((load.up && !on_link).then_some(LEAST));
     let order = order(&arms, if cx.quick { 3 } else { 7 }, if cx.quick || on_link { 0 } else { MORE_TURNS });
-    let Some(reached) = reach(cx, stage, to, load, &arms, &order)? else {
-        outcome.invalidate("it was stopped early");
-        return Ok(());
-    };
+    let Some(reached) = reach(cx, outcome, stage, to, load, (&arms, &order))? else { return Ok(()) };
     let series = |n: usize| Series::new(name, load.metric, "Mbit/s", arms[n], reached[n].rate.iter().copied());
     for (n, arm) in arms.iter().enumerate().skip(1) {
         let row = Row::compare(&series(n), &series(0), Statistic::Median, Pairing::Unpaired, cx.seed)?;
@@ -249,8 +237,7 @@ fn one(cx: &Context, outcome: &mut Outcome, load: &Load<'_>, stage: &Stage<'_>, 
         outcome.rows.push(if name == "link-up" && *arm != EBPF { row.serving(&claims, "P3.3", arm)? } else { row });
     }
     let bare = Statistic::Median.of(&series(0).present())?;
-    let (condition, arm) = (name.into(), arms[0].into());
-    outcome.prices.push(Price { condition, arm, what: "throughput".into(), unit: "Mbit/s".into(), amount: bare });
+    outcome.price(name, arms[0], "throughput", "Mbit/s", bare);
     outcome.samples.extend((0..arms.len()).map(series));
     costs(outcome, load, &arms, &reached, cx.seed)
 }

@@ -5,17 +5,17 @@
 
 mod workload;
 
-use super::arm::{self, BARE, EBPF, OURS, Stage, Testbed};
+use super::arm::{self, BARE, EBPF, OURS, Stage, Testbed, number};
 use super::least::LEAST;
 use super::throughput;
 use super::wire::{WIRED, Wire};
 use crate::experiment::target::Target;
-use crate::experiment::{Condition, Context, Entry, Outcome, Row, Series, Speeds};
+use crate::experiment::{Context, Entry, Outcome, Row, Series, Speeds};
 use crate::program::Folder;
 use crate::stats::{Pairing, Statistic};
 use anyhow::Context as _;
 use serde_json::Value;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 pub use workload::{CROWD, PACED, PARKED, crowd, paced, parked};
 
@@ -58,29 +58,20 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     workload::raise_limit();
     let wire = Wire::lay()?;
     let stage = Stage::new(Testbed::Wire(&wire), cx.program.clone())?;
-    let on = |listener: TcpListener, serve: fn(&TcpListener)| {
-        let to = listener.local_addr();
-        std::thread::spawn(move || serve(&listener));
-        to
-    };
-    let bind = || TcpListener::bind((WIRED, 0));
-    let to = on(stage.on_servers(bind)??, workload::serve)?;
+    let peer = WIRED.to_string();
+    let to = stage.listen(&peer, workload::serve)?;
     open_flows(cx, &mut outcome, &stage, to)?;
     rate(cx, &mut outcome, &stage, to)?;
     parked_bytes(cx, &mut outcome, &stage, to)?;
-    let to = on(stage.on_servers(bind)??, throughput::serve)?;
-    captured(cx, &mut outcome, &stage, to)?;
-    if cx.progress.stop() {
-        outcome.invalidate("it was stopped early");
-    }
-    outcome.method.push(
+    captured(cx, &mut outcome, &stage, stage.listen(&peer, throughput::serve)?)?;
+    cx.goes_on(&mut outcome);
+    outcome.how(
         "Two namespaces and a veth pair. The program watches its parent process, the forwarder: how often its threads have gone \
          to sleep (voluntary_ctxt_switches), how long they have run (schedstat), its resident memory (VmRSS). A paced side writes \
          128 KiB at a time, as iperf3 does. Programs in the kernel run in the time of the sending and receiving processes: their \
          run time (run_ns, counted by the kernel as bpf_stats_enabled has it, from attaching to the end) is added to the share of \
          the process that reads what they report. It leaves out what calling them costs; measure-throughput and measure-latency \
-         include that."
-            .into(),
+         include that.",
     );
     Ok(outcome)
 }
@@ -90,13 +81,8 @@ fn begin(cx: &Context, outcome: &mut Outcome, name: &str, about: &str) -> bool {
     if !cx.wants(name) || cx.progress.stop() {
         return false;
     }
-    outcome.conditions.push(Condition { name: name.into(), about: about.into() });
+    outcome.condition(name, about);
     true
-}
-
-/// What a workload has said under a key.
-fn number(said: &Value, key: &str) -> anyhow::Result<f64> {
-    said[key].as_f64().with_context(|| format!("no {key} in {said}"))
 }
 
 fn open_flows(cx: &Context, outcome: &mut Outcome, stage: &Stage<'_>, to: SocketAddr) -> anyhow::Result<()> {

@@ -8,16 +8,14 @@ mod checks;
 mod peers;
 
 use super::arm::{self, Stage, Testbed};
-use crate::experiment::{Condition, Context, Entry, Outcome, Row, Speeds};
+use crate::experiment::{Context, Entry, Outcome, Row, Speeds, Steps};
 use crate::netns::Network;
-use crate::world::{Fate, Host, Record, Reply, Site, World};
-use anyhow::Context as _;
+use crate::world::{Fate, Host, Site, World};
 pub use checks::{Check, Target, find};
 use headstart_core::time::Duration;
 use headstart_io::sys::netlink::{Netlink, Via};
-use headstart_io::sys::packet::PacketSocket;
 use peers::Peer;
-use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::net::IpAddr;
 
 /// The experiment.
 pub const ENTRY: Entry = Entry {
@@ -45,18 +43,9 @@ pub const UNROUTED: &str = "198.19.99.1";
 
 fn world() -> World {
     let host = |addr: &str, fate| Host { addr: addr.parse().expect("an address"), extra_rtt: Duration::ZERO, fate };
-    let record = Record { reply: Reply::Records, delay: Duration::ZERO, ttl: 300 };
-    let site = |name: &str, v4: Vec<Host>, v6: Vec<Host>| Site {
-        name: name.into(),
-        v4,
-        v6,
-        a: record,
-        aaaa: record,
-        https: None,
-    };
     let sites = vec![
-        site("peer.lab.example", vec![host(V4, Fate::Refuses)], vec![host(V6, Fate::Refuses)]),
-        site("silent.lab.example", vec![host(SILENT, Fate::BlackHole)], vec![]),
+        Site::new("peer.lab.example", vec![host(V4, Fate::Refuses)], vec![host(V6, Fate::Refuses)]),
+        Site::new("silent.lab.example", vec![host(SILENT, Fate::BlackHole)], vec![]),
     ];
     World::new(LINK, 9, sites)
 }
@@ -70,16 +59,12 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let wanted: Vec<&Check> = checks::ALL.iter().filter(|check| cx.wants(check.name)).collect();
     // The flaws need not be shown at length where little time is wanted.
     let arms = arm::and_kernel(arm::all(), &mut outcome);
-    let total = (wanted.len() * arms.len()) as u64;
-    let mut done = 0;
+    let mut steps = Steps::new(cx, wanted.len() * arms.len());
     for check in wanted {
-        outcome.conditions.push(Condition { name: check.name.into(), about: format!("{}.", check.what) });
+        outcome.condition(check.name, format!("{}.", check.what));
         let mut without = None;
         for arm in &arms {
-            cx.progress.step(done, total, &format!("{}, {arm}", check.name));
-            done += 1;
-            if cx.progress.stop() {
-                outcome.invalidate("it was stopped early");
+            if !steps.next(&mut outcome, &format!("{}, {arm}", check.name)) {
                 return Ok(outcome);
             }
             let words = once(&stage, check, arm, cx.quick)?;
@@ -96,11 +81,10 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             }
         }
     }
-    outcome.method.push(
+    outcome.how(
         "Each check is a program of a few lines, run on the client of an emulated link with a round trip of 20 ms, and a peer \
          behind it: first without a TUN, then through each forwarder. What the program, the peer and a capture in front of the \
-         peer saw is described in words that do not depend on the speed of the machine; an arm is right if the words are the same."
-            .into(),
+         peer saw is described in words that do not depend on the speed of the machine; an arm is right if the words are the same.",
     );
     Ok(outcome)
 }
@@ -126,18 +110,6 @@ fn once(stage: &Stage<'_>, check: &Check, arm: &str, quick: bool) -> anyhow::Res
         Ok((said["said"].as_str().unwrap_or("nothing").to_owned(), [heard, wire].join(" ")))
     })?;
     Ok(format!("the program: {said}; the peer: {}", heard.trim()))
-}
-
-/// Opens what a peer needs, in its namespace.
-impl Peer {
-    fn open(ip: IpAddr) -> anyhow::Result<Self> {
-        let any = SocketAddr::new(ip, 0);
-        let tcp = TcpListener::bind(any).context("listening")?;
-        let udp = UdpSocket::bind(any).context("opening a port for datagrams")?;
-        let index = Netlink::open()?.index("eth0")?;
-        let wire = PacketSocket::bind(index, false).context("opening a capture")?;
-        Ok(Self::of(tcp, udp, wire))
-    }
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
 //! The far ends of the checks: what they do, and what they saw, in words.
 
+use anyhow::Context as _;
 use headstart_core::wire::ip::{self, Header};
 use headstart_io::clock::Clock;
+use headstart_io::sys::netlink::Netlink;
 use headstart_io::sys::packet::PacketSocket;
 use headstart_io::sys::{stream, train};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -61,9 +63,13 @@ pub fn read_all(stream: &mut TcpStream) -> String {
 }
 
 impl Peer {
-    /// Of what was opened where it is to be.
-    pub fn of(tcp: TcpListener, udp: UdpSocket, wire: PacketSocket) -> Self {
-        Self { tcp, udp, wire }
+    /// Opens what it needs, in the namespace of the calling thread.
+    pub fn open(ip: IpAddr) -> anyhow::Result<Self> {
+        let any = SocketAddr::new(ip, 0);
+        let tcp = TcpListener::bind(any).context("listening")?;
+        let udp = UdpSocket::bind(any).context("opening a port for datagrams")?;
+        let wire = PacketSocket::bind(Netlink::open()?.index("eth0")?, false).context("opening a capture")?;
+        Ok(Self { tcp, udp, wire })
     }
 
     /// Where it listens.

@@ -4,13 +4,12 @@
 //! The day is compressed: 5000 connections follow each other as fast as they can. What a forwarder lets go of after a time it has
 //! not let go of then, so that the peak of its memory is that of a day at least.
 
-use super::super::arm::{BARE, Stage};
+use super::super::arm::{BARE, Stage, number};
 use super::super::beside::{PHONE, SING_BOX_1_13, TUN2SOCKS, found};
 use super::{DOWN, Load, UP, costs, order, reach};
 use crate::experiment::target::Target;
-use crate::experiment::{Condition, Context, Outcome, Row, Series};
+use crate::experiment::{Context, Outcome, Row, Series};
 use crate::stats::{Pairing, Statistic};
-use anyhow::Context as _;
 use serde_json::{Value, json};
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -62,7 +61,7 @@ fn exchange(mut stream: TcpStream, up: bool) -> io::Result<()> {
 pub fn run(cx: &Context, outcome: &mut Outcome, stage: &Stage<'_>, to: SocketAddr) -> anyhow::Result<()> {
     let about = "One and eight connections over a veth pair and an interface of 1500 bytes without super-packets, as Android makes \
                  it; and the memory that 5000 connections take.";
-    outcome.conditions.push(Condition { name: CONDITION.into(), about: about.into() });
+    outcome.condition(CONDITION, about);
     let arms: Vec<&str> = [BARE, PHONE].into_iter().chain(found(&[TUN2SOCKS, SING_BOX_1_13])).collect();
     for (metric, flows, up) in [
         ("throughput, one flow up", 1, true),
@@ -72,10 +71,7 @@ pub fn run(cx: &Context, outcome: &mut Outcome, stage: &Stage<'_>, to: SocketAdd
     ] {
         let load = Load { condition: CONDITION, metric, flows, up };
         let turns = order(&arms, if cx.quick { 3 } else { 7 }, 0);
-        let Some(reached) = reach(cx, stage, to, &load, &arms, &turns)? else {
-            outcome.invalidate("it was stopped early");
-            return Ok(());
-        };
+        let Some(reached) = reach(cx, outcome, stage, to, &load, (&arms, &turns))? else { return Ok(()) };
         let series = |n: usize| Series::new(CONDITION, metric, "Mbit/s", arms[n], reached[n].rate.iter().copied());
         for n in 1..arms.len() {
             outcome.rows.push(Row::compare(&series(n), &series(0), Statistic::Median, Pairing::Unpaired, cx.seed)?);
@@ -88,7 +84,7 @@ pub fn run(cx: &Context, outcome: &mut Outcome, stage: &Stage<'_>, to: SocketAdd
     for arm in &arms[1..] {
         cx.progress.step(0, 1, &format!("{CONDITION}, a day, {arm}"));
         let said = stage.say(arm, &[DAY.into(), to.to_string()])?;
-        let peak = said["peak_mb"].as_f64().context("no peak of memory")?;
+        let peak = number(&said, "peak_mb")?;
         let metric = format!("peak memory of {} connections", said["connections"]);
         outcome
             .notes

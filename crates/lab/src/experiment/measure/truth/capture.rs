@@ -1,5 +1,7 @@
 //! A capture by tshark, a process of its own, on the client's interface.
 
+use crate::experiment::Outcome;
+use crate::netns::Network;
 use anyhow::Context as _;
 use headstart_core::time::Duration;
 use headstart_io::clock::Clock;
@@ -16,14 +18,27 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Begins; none where there is no tshark.
-    pub fn begin(mut program: Command, peer: SocketAddr, file: &Path) -> anyhow::Result<Option<Self>> {
+    /// Begins on the client of `network`; none, and a note of `condition`, where there is no tshark.
+    pub fn begin(
+        outcome: &mut Outcome,
+        condition: &str,
+        network: &Network,
+        peer: SocketAddr,
+        file: &Path,
+    ) -> anyhow::Result<Option<Self>> {
+        let mut program = network.command("tshark")?;
+
         let filter = format!("tcp and host {}", peer.ip());
         program.args(["-i", "eth0", "-s", "128", "-f", &filter, "-w"]).arg(file);
         program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut tshark = match program.spawn() {
             Ok(tshark) => tshark,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let missing = "skipped, because tshark is not installed (Debian package: tshark).";
+                outcome.notes.push(format!("{condition}: {missing}"));
+                return Ok(None);
+            }
+
             Err(e) => return Err(e).context("starting tshark"),
         };
         // It says when it has begun; what it says later is of no interest, but must go somewhere.

@@ -6,11 +6,11 @@ use super::super::latency;
 use super::capture::Capture;
 use super::{measured, owners, rtt};
 use crate::experiment::target::Target;
-use crate::experiment::{Condition, Context, Outcome, Row};
+use crate::experiment::{Context, Outcome, Row};
 use crate::netns::Network;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 
 /// The condition.
@@ -27,15 +27,10 @@ const MISSING: Target = Target::AtMost(0.0);
 pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, folder: &Path) -> anyhow::Result<()> {
     let network = Network::build(&latency::world(LINK, PEER, cx.seed))?;
     let stage = Stage::new(Testbed::Network(&network), cx.program.clone())?;
-    let listener = stage.on_servers(|| TcpListener::bind((PEER, 0)))??;
-    let to = listener.local_addr()?;
-    std::thread::spawn(move || owners::serve(&listener));
+    let to = stage.listen(PEER, owners::serve)?;
     let file = folder.join(format!("{arm}-{CONDITION}.pcapng"));
-    let Some(capture) = Capture::begin(network.command("tshark")?, to, &file)? else {
-        outcome.notes.push(format!("{CONDITION}: skipped, because tshark is not installed (Debian package: tshark)."));
-        return Ok(());
-    };
-    outcome.conditions.push(Condition { name: CONDITION.into(), about: ABOUT.into() });
+    let Some(capture) = Capture::begin(outcome, CONDITION, &network, to, &file)? else { return Ok(()) };
+    outcome.condition(CONDITION, ABOUT);
     cx.progress.step(0, 1, CONDITION);
     let each = if cx.quick { 50 } else { 1250 };
     let (all, numbers) = (THREADS * each, [1, 1, THREADS, each].map(|n| n.to_string()));
@@ -55,10 +50,9 @@ pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, folder: &Path) -> any
     outcome.rows.push(Row::measured(CONDITION, "connections with their owner", "%", arm, share));
     outcome.notes.push(owners::target(arm).note(&format!("{CONDITION}, {arm}, owners right"), share, "%"));
     rtt::median_off(outcome, (CONDITION, arm), "connect time", &pairs)?;
-    outcome.method.push(
+    outcome.how(
         "Handshakes: the time between a SYN and its answer in tshark's capture on the client's interface (tcp.analysis.ack_rtt) \
-         is compared with connect_ms of the connection that has the same port."
-            .into(),
+         is compared with connect_ms of the connection that has the same port.",
     );
     Ok(())
 }

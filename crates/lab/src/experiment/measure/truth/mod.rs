@@ -42,13 +42,14 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let arms = arm::and_kernel(vec![OURS], &mut outcome);
     for arm in arms {
         owners::run(cx, &mut outcome, arm, &folder.path().join("flows"))?;
-        if cx.wants(rtt::CONDITION) && !cx.progress.stop() {
+        let wants = |condition| cx.wants(condition) && !cx.progress.stop();
+        if wants(rtt::CONDITION) {
             rtt::run(cx, &mut outcome, arm, folder.path())?;
         }
-        if arm == EBPF && cx.wants(handshakes::CONDITION) && !cx.progress.stop() {
+        if arm == EBPF && wants(handshakes::CONDITION) {
             handshakes::run(cx, &mut outcome, arm, folder.path())?;
         }
-        if cx.wants(rate::CONDITION) && !cx.progress.stop() {
+        if wants(rate::CONDITION) {
             rate::run(cx, &mut outcome, arm, folder.path())?;
         }
     }
@@ -57,9 +58,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
     outcome.conditions.retain(|condition| known.insert(condition.name.clone()));
     let mut known = std::collections::BTreeSet::new();
     outcome.method.retain(|method| known.insert(method.clone()));
-    if cx.progress.stop() {
-        outcome.invalidate("it was stopped early");
-    }
+    cx.goes_on(&mut outcome);
     Ok(outcome)
 }
 

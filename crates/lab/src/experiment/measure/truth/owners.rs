@@ -5,7 +5,7 @@ use super::super::arm::{EBPF, Stage, Testbed};
 use super::super::wire::{WIRED, Wire};
 use super::measured;
 use crate::experiment::target::Target;
-use crate::experiment::{Condition, Context, Outcome, Row};
+use crate::experiment::{Context, Outcome, Row};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -33,46 +33,28 @@ pub(super) fn target(arm: &str) -> Target {
 struct Shape {
     name: &'static str,
     about: &'static str,
-    together: usize,
-    times: usize,
-    threads: usize,
-    connections: usize,
+    numbers: [usize; 4],
 }
 
 const SHAPES: [Shape; 4] = [
-    Shape {
-        name: "one-after-the-other",
-        about: "Three programs at a time; each opens 200 connections, one after the other, and closes each at once.",
-        together: 3,
-        times: 1,
-        threads: 1,
-        connections: 200,
-    },
-    Shape {
-        name: "threads",
-        about: "One program with eight threads that do this, 50 connections each.",
-        together: 1,
-        times: 1,
-        threads: 8,
-        connections: 50,
-    },
-    Shape {
-        name: "short-lived",
-        about: "200 programs one after the other; each opens one connection, closes it and ends.",
-        together: 1,
-        times: 200,
-        threads: 1,
-        connections: 1,
-    },
-    Shape {
-        name: "short-lived-together",
-        about: "The same, four at a time, 50 times.",
-        together: 4,
-        times: 50,
-        threads: 1,
-        connections: 1,
-    },
+    shape(
+        "one-after-the-other",
+        "Three programs at a time; each opens 200 connections, one after the other, and closes each at once.",
+        [3, 1, 1, 200],
+    ),
+    shape("threads", "One program with eight threads that do this, 50 connections each.", [1, 1, 8, 50]),
+    shape(
+        "short-lived",
+        "200 programs one after the other; each opens one connection, closes it and ends.",
+        [1, 200, 1, 1],
+    ),
+    shape("short-lived-together", "The same, four at a time, 50 times.", [4, 50, 1, 1]),
 ];
+
+/// `numbers`: programs at a time, how often, their threads, the connections of each.
+const fn shape(name: &'static str, about: &'static str, numbers: [usize; 4]) -> Shape {
+    Shape { name, about, numbers }
+}
 
 /// Connects as `words` say (`alone THREADS CONNECTIONS`), or starts programs that do (`TOGETHER TIMES THREADS CONNECTIONS`): each
 /// port and the process that had it.
@@ -135,16 +117,13 @@ pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, file: &Path) -> anyho
         if cx.progress.stop() {
             return Ok(());
         }
-        let listener = stage.on_servers(|| TcpListener::bind((WIRED, 0)))??;
-        let to = listener.local_addr()?;
-        std::thread::spawn(move || serve(&listener));
-        outcome.conditions.push(Condition { name: shape.name.into(), about: shape.about.into() });
-        let Shape { together, times, threads, connections, .. } = **shape;
-        let numbers = [together, times, threads, connections].map(|n| n.to_string());
+        let to = stage.listen(&WIRED.to_string(), serve)?;
+        outcome.condition(shape.name, shape.about);
+        let numbers = shape.numbers.map(|n| n.to_string());
         let words: Vec<String> = [WORKLOAD.to_owned(), to.to_string()].into_iter().chain(numbers).collect();
         let (said, lines) = measured(&stage, arm, file, &words)?;
         let (flows, correct) = judge(&said, &lines);
-        anyhow::ensure!(flows == together * times * threads * connections, "{flows} connections were made");
+        anyhow::ensure!(flows == shape.numbers.iter().product::<usize>(), "{flows} connections were made");
         let share = 100.0 * correct as f64 / flows as f64;
         outcome.rows.push(Row::measured(shape.name, "connections with their owner", "%", arm, share));
         (all, right) = (all + flows, right + correct);
@@ -152,10 +131,9 @@ pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, file: &Path) -> anyho
     if all > 0 {
         let share = 100.0 * right as f64 / all as f64;
         outcome.notes.push(target(arm).note(&format!("{arm}, owners right, of {all} connections"), share, "%"));
-        outcome.method.push(
+        outcome.how(
             "Programs on a veth pair without delay, where there is least time to look, connect, close at once and report their \
-             port; a connection is right if its line names the process that had the port."
-                .into(),
+             port; a connection is right if its line names the process that had the port.",
         );
     }
     Ok(())

@@ -1,15 +1,14 @@
 //! How fast data goes: what is said of each connection, beside what tshark finds in a capture of its own on the other side of the
 //! forwarder: bytes that were acknowledged over the time in which some were on their way.
 
-use super::super::arm::{Stage, Testbed};
+use super::super::arm::{Stage, Testbed, number};
 use super::super::latency;
 use super::capture::Capture;
 use super::measured;
 use crate::experiment::target::Target;
-use crate::experiment::{Condition, Context, Outcome, Row, Series};
+use crate::experiment::{Context, Outcome, Row, Series};
 use crate::netns::Network;
 use crate::stats::Statistic;
-use anyhow::Context as _;
 use headstart_core::time::Duration;
 use headstart_io::clock::Clock;
 use std::collections::BTreeMap;
@@ -96,17 +95,12 @@ fn serve(listener: &TcpListener) {
 
 /// A row for each shape.
 pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, folder: &Path) -> anyhow::Result<()> {
-    outcome.conditions.push(Condition { name: CONDITION.into(), about: ABOUT.into() });
+    outcome.condition(CONDITION, ABOUT);
     let network = Network::build(&latency::world(LINK, PEER, cx.seed))?;
     let stage = Stage::new(Testbed::Network(&network), cx.program.clone())?;
-    let listener = stage.on_servers(|| TcpListener::bind((PEER, 0)))??;
-    let to = listener.local_addr()?;
-    std::thread::spawn(move || serve(&listener));
-    let Some(capture) = Capture::begin(network.command("tshark")?, to, &folder.join(format!("{arm}-rates.pcapng")))?
-    else {
-        outcome.notes.push(format!("{CONDITION}: skipped, because tshark is not installed (Debian package: tshark)."));
-        return Ok(());
-    };
+    let to = stage.listen(PEER, serve)?;
+    let file = folder.join(format!("{arm}-rates.pcapng"));
+    let Some(capture) = Capture::begin(outcome, CONDITION, &network, to, &file)? else { return Ok(()) };
     let times = if cx.quick { 1 } else { 5 };
     cx.progress.step(0, 1, CONDITION);
     let words = [WORKLOAD.to_owned(), to.to_string(), times.to_string()];
@@ -128,8 +122,7 @@ pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, folder: &Path) -> any
         let testbed = n % off.len();
         let (shape, off) = &mut off[testbed];
         let (meter, captured) = if shape.up { ("up_mbit_s", seen.up()) } else { ("down_mbit_s", seen.down()) };
-        let told = line[meter].as_f64().with_context(|| format!("no {meter} in {line}"))?;
-        off.push((told / captured - 1.0).abs() * 100.0);
+        off.push((number(line, meter)? / captured - 1.0).abs() * 100.0);
     }
     for (shape, off) in off {
         let metric = format!("{}, rate off by (median)", shape.name());
@@ -139,10 +132,9 @@ pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, folder: &Path) -> any
         outcome.notes.push(TARGET.note(&format!("{arm}, {metric}"), value, "%"));
         outcome.samples.push(series);
     }
-    outcome.method.push(
+    outcome.how(
         "Rates are compared with a capture of tshark behind the forwarder: upload: acknowledged bytes divided by the time with \
-         data in flight; download: bytes after the first divided by the time between, without pauses of more than 200 ms."
-            .into(),
+         data in flight; download: bytes after the first divided by the time between, without pauses of more than 200 ms.",
     );
     Ok(())
 }

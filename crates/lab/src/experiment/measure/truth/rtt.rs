@@ -1,19 +1,18 @@
 //! How long round trips take: what is said of each connection, beside what tshark finds in a capture of its own on the other side of
 //! the forwarder.
 
-use super::super::arm::{EBPF, Stage, Testbed};
+use super::super::arm::{EBPF, Stage, Testbed, number};
 use super::super::latency;
 use super::capture::Capture;
 use super::measured;
 use crate::experiment::target::Target;
-use crate::experiment::{Condition, Context, Outcome, Row, Series};
+use crate::experiment::{Context, Outcome, Row, Series};
 use crate::netns::Network;
 use crate::stats::Statistic;
-use anyhow::Context as _;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
 /// What a probe is asked for.
@@ -49,17 +48,12 @@ pub fn probe(to: SocketAddr, connections: u64) -> io::Result<Value> {
 
 /// A row for the least round trip of each connection, and one for the smoothed one.
 pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, folder: &Path) -> anyhow::Result<()> {
-    outcome.conditions.push(Condition { name: CONDITION.into(), about: ABOUT.into() });
+    outcome.condition(CONDITION, ABOUT);
     let network = Network::build(&latency::world(LINK, PEER, cx.seed))?;
     let stage = Stage::new(Testbed::Network(&network), cx.program.clone())?;
-    let listener = stage.on_servers(|| TcpListener::bind((PEER, 0)))??;
-    let to = listener.local_addr()?;
-    std::thread::spawn(move || latency::serve(&listener));
+    let to = stage.listen(PEER, latency::serve)?;
     let file = folder.join(format!("{arm}.pcapng"));
-    let Some(capture) = Capture::begin(network.command("tshark")?, to, &file)? else {
-        outcome.notes.push(format!("{CONDITION}: skipped, because tshark is not installed (Debian package: tshark)."));
-        return Ok(());
-    };
+    let Some(capture) = Capture::begin(outcome, CONDITION, &network, to, &file)? else { return Ok(()) };
     let connections = if cx.quick { 10 } else { 100 };
     cx.progress.step(0, 1, CONDITION);
     let words = [WORKLOAD.to_owned(), to.to_string(), connections.to_string()];
@@ -98,11 +92,10 @@ pub fn run(cx: &Context, outcome: &mut Outcome, arm: &str, folder: &Path) -> any
         )),
         None => {}
     }
-    outcome.method.push(
+    outcome.how(
         "tshark captures on the client's interface as a separate process (behind the forwarder, where one measures); its \
          tcp.analysis.ack_rtt of packets of the peer, connection by connection, are compared with what is reported of the same \
-         connection: minimum with minimum, the smoothed one with theirs smoothed by RFC 6298."
-            .into(),
+         connection: minimum with minimum, the smoothed one with theirs smoothed by RFC 6298.",
     );
     Ok(())
 }
@@ -115,8 +108,7 @@ fn pairs(lines: &[Value], seen: &BTreeMap<u32, Vec<f64>>) -> anyhow::Result<[Vec
         let least = trips.iter().copied().fold(f64::INFINITY, f64::min);
         let both = [("least_rtt_ms", least), ("rtt_ms", smoothed(trips))];
         for ((meter, captured), pairs) in both.into_iter().zip(&mut pairs) {
-            let told = line[meter].as_f64().with_context(|| format!("no {meter} in {line}"))?;
-            pairs.push((told, captured));
+            pairs.push((number(line, meter)?, captured));
         }
     }
     Ok(pairs)
