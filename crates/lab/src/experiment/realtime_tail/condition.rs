@@ -70,34 +70,14 @@ impl Condition {
 }
 
 /// The names of [`ALL`].
-pub const NAMES: &[&str] = &[
-    "iid1-r10",
-    "iid1-r40",
-    "iid1-r100",
-    "iid3-r10",
-    "iid3-r40",
-    "iid3-r100",
-    "gilbert-r10",
-    "gilbert-r40",
-    "gilbert-r100",
-    "burst",
-    "burst-r60",
-    "burst-r100",
-    "outage",
-    "outage-r60",
-    "outage-r100",
-    "clean",
-    "clean-r60",
-    "busy",
-    "busy-lossy",
-    "contended",
-    "no-bulk",
-    "strong",
-    "weak",
-    "fitted-no-bulk",
-    "fitted-strong",
-    "fitted-weak",
-];
+pub const NAMES: [&str; ALL.len()] = {
+    let (mut names, mut n) = ([""; ALL.len()], 0);
+    while n < names.len() {
+        names[n] = ALL[n].name;
+        n += 1;
+    }
+    names
+};
 
 /// Every network.
 pub const ALL: &[Condition] = &[

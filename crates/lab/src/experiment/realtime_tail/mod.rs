@@ -9,7 +9,7 @@ mod kernel;
 mod rows;
 mod targets;
 
-use super::{Claims, Condition as About, Context, Entry, Outcome, Speeds};
+use super::{Claims, Context, Entry, Outcome, Speeds, Steps};
 use crate::sim::messages::{self, Sending, StreamResult, TOUCH};
 use crate::sim::tcp::{self, Stack};
 use condition::{Condition, Part};
@@ -19,7 +19,7 @@ pub const ENTRY: Entry = Entry {
     name: "realtime-tail",
     shows: "Which techniques keep small messages from waiting behind a lost segment, on old and new TCP",
     claims: &["P4.1", "P4.2", "P4.3", "P4.4", "P4.5", "P4.6"],
-    conditions: condition::NAMES,
+    conditions: &condition::NAMES,
     speeds: Speeds::Both,
     run,
 };
@@ -83,9 +83,7 @@ struct Arm {
 }
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
-    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
-    outcome.method = METHOD.map(str::to_owned).to_vec();
-    outcome.notes = NOTES.map(str::to_owned).to_vec();
+    let mut outcome = ENTRY.outcome(cx, &METHOD, &NOTES);
     let wanted: Vec<&Condition> = condition::ALL.iter().filter(|c| cx.wants(c.name)).collect();
     if cx.speeds.in_virtual_time() {
         let modelled: Vec<&Condition> = wanted.iter().copied().filter(|condition| !condition.busy).collect();
@@ -102,17 +100,13 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
 
 fn in_virtual_time(cx: &Context, wanted: &[&Condition], outcome: &mut Outcome) -> anyhow::Result<()> {
     let claims = Claims::built_in()?;
-    let total = (wanted.len() * tcp::ALL.len()) as u64;
-    let mut done = 0;
+    let mut steps = Steps::new(cx, wanted.len() * tcp::ALL.len());
     for condition in wanted {
         for stack in tcp::ALL {
-            if cx.progress.stop() {
-                outcome.invalidate("it was stopped early");
+            let name = format!("{}-{}", condition.name, stack.name);
+            if !steps.next(outcome, &name) {
                 return Ok(());
             }
-            let name = format!("{}-{}", condition.name, stack.name);
-            cx.progress.step(done, total, &name);
-            done += 1;
             let streams = streams(condition, cx.quick);
             let arms = ARMS.iter().map(|arm| one(condition, *stack, arm, streams, cx.seed));
             let arms = arms.collect::<anyhow::Result<Vec<Arm>>>()?;
@@ -127,7 +121,7 @@ fn in_virtual_time(cx: &Context, wanted: &[&Condition], outcome: &mut Outcome) -
                 }
             }
             let about = format!("{} TCP: {}. {streams} streams.", condition.what, stack.name);
-            outcome.conditions.push(About { name, about });
+            outcome.condition(name, about);
         }
     }
     Ok(())
@@ -137,14 +131,13 @@ fn over_the_kernel(cx: &Context, wanted: &[&Condition], outcome: &mut Outcome) -
     let asked = cx.conditions.is_some();
     let plan = wanted.iter().flat_map(|condition| tcp::ALL.iter().map(move |stack| (*condition, *stack)));
     let plan: Vec<(&Condition, Stack)> = plan.filter(|(c, stack)| kernel::wants(c, *stack, cx.quick, asked)).collect();
-    for (done, (condition, stack)) in plan.iter().enumerate() {
+    let mut steps = Steps::new(cx, plan.len());
+    for (condition, stack) in plan {
         let name = format!("{}-{}-netns", condition.name, stack.name);
-        cx.progress.step(done as u64, plan.len() as u64, &name);
-        if cx.progress.stop() {
-            outcome.invalidate("it was stopped early");
+        if !steps.next(outcome, &name) {
             return Ok(());
         }
-        let played = kernel::play(condition, *stack, kernel::size(condition, cx.quick), cx.seed)?;
+        let played = kernel::play(condition, stack, kernel::size(condition, cx.quick), cx.seed)?;
         for doubt in played.doubts {
             if condition.busy {
                 // It is what was asked for: all ways of sending met it alike.
@@ -168,7 +161,7 @@ fn over_the_kernel(cx: &Context, wanted: &[&Condition], outcome: &mut Outcome) -
             "{} The kernel's TCP with {}, as near to {} as its settings allow. {streams} streams.",
             condition.what, played.congestion_control, stack.name
         );
-        outcome.conditions.push(About { name, about });
+        outcome.condition(name, about);
     }
     Ok(())
 }

@@ -2,9 +2,9 @@
 
 use super::condition::Condition;
 use super::{Arm, PLAIN};
-use crate::experiment::{Claims, Outcome, Price, Row, Series};
+use crate::experiment::{Claims, Outcome, Row, Series};
 use crate::sim::messages::TOUCH;
-use crate::stats::{Pairing, Statistic, pooled_quantile, pooled_ratio};
+use crate::stats::{Pairing, Statistic, StatsError, pooled_quantile, pooled_ratio};
 
 /// What ITU-T Y.1541, class 0, allows, in ms.
 const BOUND: f64 = 100.0;
@@ -69,13 +69,28 @@ impl Arm {
 fn prices(outcome: &mut Outcome, condition: &str, arms: &[Arm]) {
     for arm in arms {
         let mut price = |what: &str, unit: &str, amount| {
-            let (condition, arm) = (condition.to_owned(), arm.name.to_owned());
-            outcome.prices.push(Price { condition, arm, what: what.into(), unit: unit.into(), amount });
+            outcome.price(condition, arm.name, what, unit, amount);
         };
         price("packets a message", "", arm.packets());
         price("bytes a message", "bytes", arm.bytes());
         price("packets back a message", "", arm.each(arm.streams.iter().map(|s| s.back)));
     }
+}
+
+/// A quantile over the messages of all streams, beside that of plain; whole streams are resampled.
+fn pooled(
+    (condition, metric, arm): (&str, &str, &str),
+    (ours, theirs): (&[Vec<f64>], &[Vec<f64>]),
+    p: f64,
+    seed: u64,
+) -> Result<Row, StatsError> {
+    let estimate = pooled_ratio(ours, theirs, p, seed)?;
+    let row = Row::measured(condition, metric, "ms", arm, pooled_quantile(ours, p)?);
+    Ok(Row {
+        ratio: Some(estimate.value),
+        interval: estimate.interval,
+        ..row.beside(PLAIN, pooled_quantile(theirs, p)?)
+    })
 }
 
 /// The message's own metrics.
@@ -90,38 +105,18 @@ pub fn of_messages(outcome: &mut Outcome, condition: &str, arms: &[Arm], seed: u
             ("message delay, p99", 0.99, arm.delays(), &delays),
             ("age of information, p95", 0.95, arm.ages(), &ages),
         ] {
-            let estimate = pooled_ratio(&ours, theirs, p, seed)?;
-            outcome.rows.push(Row {
-                baseline_arm: Some(PLAIN.into()),
-                baseline: Some(pooled_quantile(theirs, p)?),
-                ratio: Some(estimate.value),
-                interval: estimate.interval,
-                ..Row::measured(condition, metric, "ms", arm.name, pooled_quantile(&ours, p)?)
-            });
+            outcome.rows.push(pooled((condition, metric, arm.name), (&ours, theirs), p, seed)?);
         }
-        let mut share = |metric: &str, ours: f64, theirs: f64| {
-            outcome.rows.push(Row {
-                baseline_arm: Some(PLAIN.into()),
-                baseline: Some(theirs),
-                ratio: (theirs > 0.0).then(|| ours / theirs),
-                ..Row::measured(condition, metric, "%", arm.name, ours)
-            });
-        };
-        share("messages above 100 ms", arm.above(BOUND), plain.above(BOUND));
-        share("messages held up", arm.above(fastest + JITTER), plain.above(fastest + JITTER));
-        share("streams hit", arm.hit(fastest + JITTER), plain.hit(fastest + JITTER));
-        outcome.rows.push(Row {
-            baseline_arm: Some(PLAIN.into()),
-            baseline: Some(plain.packets()),
-            ratio: Some(arm.packets() / plain.packets()),
-            ..Row::measured(condition, "packets a message", "", arm.name, arm.packets())
-        });
-        outcome.rows.push(Row {
-            baseline_arm: Some(PLAIN.into()),
-            baseline: Some(plain.bytes()),
-            ratio: Some(arm.bytes() / plain.bytes()),
-            ..Row::measured(condition, "bytes a message", "bytes", arm.name, arm.bytes())
-        });
+        let late = fastest + JITTER;
+        for (metric, unit, ours, theirs) in [
+            ("messages above 100 ms", "%", arm.above(BOUND), plain.above(BOUND)),
+            ("messages held up", "%", arm.above(late), plain.above(late)),
+            ("streams hit", "%", arm.hit(late), plain.hit(late)),
+            ("packets a message", "", arm.packets(), plain.packets()),
+            ("bytes a message", "bytes", arm.bytes(), plain.bytes()),
+        ] {
+            outcome.rows.push(Row::measured(condition, metric, unit, arm.name, ours).beside(PLAIN, theirs));
+        }
     }
     prices(outcome, condition, arms);
     outcome.samples.extend(arms.iter().map(|arm| arm.of_streams(condition)));
@@ -166,22 +161,11 @@ pub fn of_the_paper(
             ..Row::measured(condition, "within 100 ms (1: yes)", "", arm.name, f64::from(u8::from(row.ours < BOUND)))
         };
         outcome.rows.extend([row, holds]);
-        let age = pooled_ratio(&arm.ages(), &plain.ages(), 0.95, seed)?;
-        outcome.rows.push(Row {
-            baseline_arm: Some(PLAIN.into()),
-            baseline: Some(pooled_quantile(&plain.ages(), 0.95)?),
-            ratio: Some(age.value),
-            interval: age.interval,
-            ..Row::measured(condition, "age of information, p95", "ms", arm.name, pooled_quantile(&arm.ages(), 0.95)?)
-        });
+        let age = (condition, "age of information, p95", arm.name);
+        outcome.rows.push(pooled(age, (&arm.ages(), &plain.ages()), 0.95, seed)?);
         if arm.name == "trigger+echo" {
-            let bytes = Row::compare(
-                &arm.of_bytes(condition),
-                &plain.of_bytes(condition),
-                Statistic::Mean,
-                Pairing::Paired,
-                seed,
-            )?;
+            let (ours, theirs) = (arm.of_bytes(condition), plain.of_bytes(condition));
+            let bytes = Row::compare(&ours, &theirs, Statistic::Mean, Pairing::Paired, seed)?;
             outcome.rows.push(serving(bytes, "P4.6", "bytes")?);
         }
     }

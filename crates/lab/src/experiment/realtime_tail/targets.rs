@@ -10,51 +10,31 @@ const PACKETS: &str = "packets a message";
 const BYTES: &str = "bytes a message";
 const ALL_THREE: &str = "reduction-50+trigger+echo";
 
-/// Condition with age of TCP, way of sending, metric, and its ratio to plain at most; of packets, how many at most.
-const TARGETS: &[(&str, &str, &str, f64)] = &[
-    ("iid3-r10-delayed-ack", ALL_THREE, DELAY, 0.2),
-    ("iid3-r10-legacy", ALL_THREE, DELAY, 0.6),
-    ("iid3-r10-legacy", "auto", DELAY, 0.1),
-    ("iid3-r10-modern", "auto", DELAY, 0.4),
-    ("iid3-r40-modern", "auto", DELAY, 0.4),
-    ("iid3-r100-modern", "auto", DELAY, 0.4),
-    ("iid3-r10-modern", "auto", PACKETS, 1.9),
-    ("iid3-r40-modern", "auto", PACKETS, 1.9),
-    ("iid3-r100-modern", "auto", PACKETS, 1.9),
-    ("iid3-r10-modern", "auto", BYTES, 1.6),
-    ("iid3-r40-modern", "auto", BYTES, 1.6),
-    ("iid3-r100-modern", "auto", BYTES, 1.6),
-    ("iid3-r10-modern", "bundle", DELAY, 0.37),
-    ("iid3-r40-modern", "bundle", DELAY, 0.37),
-    ("iid3-r100-modern", "bundle", DELAY, 0.37),
-    ("iid3-r10-modern", "bundle", PACKETS, 1.05),
-    ("iid3-r40-modern", "bundle", PACKETS, 1.05),
-    ("iid3-r100-modern", "bundle", PACKETS, 1.05),
-    ("gilbert-r10-modern", "auto", DELAY, 0.6),
-    ("gilbert-r40-modern", "auto", DELAY, 0.6),
-    ("gilbert-r100-modern", "auto", DELAY, 0.6),
-    ("gilbert-r10-modern", "auto", BYTES, 1.6),
-    ("gilbert-r40-modern", "auto", BYTES, 1.6),
-    ("gilbert-r100-modern", "auto", BYTES, 1.6),
-    ("burst-modern", "auto", DELAY, 0.6),
-    ("burst-r60-modern", "auto", DELAY, 0.6),
-    ("burst-r100-modern", "auto", DELAY, 0.6),
-    ("burst-modern", "auto", PACKETS, 1.5),
-    ("burst-r60-modern", "auto", PACKETS, 1.5),
-    ("burst-r100-modern", "auto", PACKETS, 1.5),
-    ("outage-modern", "auto", DELAY, 0.5),
-    ("outage-r60-modern", "auto", DELAY, 0.5),
-    ("outage-r100-modern", "auto", DELAY, 0.5),
-    ("clean-modern", "auto", DELAY, 1.05),
-    ("clean-modern", "auto", AGE, 1.05),
-    ("clean-modern", "auto", PACKETS, 1.1),
-    ("clean-modern", "auto", BYTES, 1.1),
-    ("clean-r60-modern", "auto", DELAY, 1.05),
-    ("clean-r60-modern", "auto", PACKETS, 1.1),
-    ("clean-r60-modern", "auto", BYTES, 1.1),
-    ("contended-modern", "auto", DELAY, 1.05),
-    ("contended-modern", "auto", AGE, 1.05),
-    ("contended-modern", "auto", PACKETS, 1.1),
+/// Conditions with age of TCP, way of sending, metric, and its ratio to plain at most; of packets, how many at most.
+const TARGETS: &[(&[&str], &str, &str, f64)] = &[
+    (&["iid3-r10-delayed-ack"], ALL_THREE, DELAY, 0.2),
+    (&["iid3-r10-legacy"], ALL_THREE, DELAY, 0.6),
+    (&["iid3-r10-legacy"], "auto", DELAY, 0.1),
+    (&["iid3-r10-modern", "iid3-r40-modern", "iid3-r100-modern"], "auto", DELAY, 0.4),
+    (&["iid3-r10-modern", "iid3-r40-modern", "iid3-r100-modern"], "auto", PACKETS, 1.9),
+    (&["iid3-r10-modern", "iid3-r40-modern", "iid3-r100-modern"], "auto", BYTES, 1.6),
+    (&["iid3-r10-modern", "iid3-r40-modern", "iid3-r100-modern"], "bundle", DELAY, 0.37),
+    (&["iid3-r10-modern", "iid3-r40-modern", "iid3-r100-modern"], "bundle", PACKETS, 1.05),
+    (&["gilbert-r10-modern", "gilbert-r40-modern", "gilbert-r100-modern"], "auto", DELAY, 0.6),
+    (&["gilbert-r10-modern", "gilbert-r40-modern", "gilbert-r100-modern"], "auto", BYTES, 1.6),
+    (&["burst-modern", "burst-r60-modern", "burst-r100-modern"], "auto", DELAY, 0.6),
+    (&["burst-modern", "burst-r60-modern", "burst-r100-modern"], "auto", PACKETS, 1.5),
+    (&["outage-modern", "outage-r60-modern", "outage-r100-modern"], "auto", DELAY, 0.5),
+    (&["clean-modern"], "auto", DELAY, 1.05),
+    (&["clean-modern"], "auto", AGE, 1.05),
+    (&["clean-modern"], "auto", PACKETS, 1.1),
+    (&["clean-modern"], "auto", BYTES, 1.1),
+    (&["clean-r60-modern"], "auto", DELAY, 1.05),
+    (&["clean-r60-modern"], "auto", PACKETS, 1.1),
+    (&["clean-r60-modern"], "auto", BYTES, 1.1),
+    (&["contended-modern"], "auto", DELAY, 1.05),
+    (&["contended-modern"], "auto", AGE, 1.05),
+    (&["contended-modern"], "auto", PACKETS, 1.1),
 ];
 
 /// The streams' 95th percentile in the paper's WLAN with a bulk flow, in ms: where plain is above the one, ours is to be below
@@ -68,8 +48,8 @@ const NETNS: &str = "-netns";
 /// A line for each target that this outcome can say something about.
 pub fn notes(outcome: &Outcome) -> Vec<String> {
     let mut notes = Vec::new();
-    for (condition, arm, metric, limit) in TARGETS {
-        for at in [(*condition).to_owned(), format!("{condition}{NETNS}")] {
+    for (conditions, arm, metric, limit) in TARGETS {
+        for at in conditions.iter().flat_map(|name| [(*name).to_owned(), format!("{name}{NETNS}")]) {
             let row = |arm: &str| find(outcome, &at, metric, arm);
             let Some(ours) = row(arm) else { continue };
             let what = format!("{at}: {metric} of {arm}");
@@ -109,10 +89,10 @@ mod tests {
 
     #[test]
     fn every_target_is_of_a_condition_and_a_way_of_sending_that_there_are() {
+        let all = condition::ALL.iter().flat_map(|c| tcp::ALL.iter().map(move |s| format!("{}-{}", c.name, s.name)));
+        let names: Vec<String> = all.collect();
         for (at, arm, ..) in TARGETS {
-            let names =
-                condition::ALL.iter().flat_map(|c| tcp::ALL.iter().map(move |s| format!("{}-{}", c.name, s.name)));
-            assert!(names.into_iter().any(|name| name == *at) && ARMS.contains(arm), "{at} {arm}");
+            assert!(at.iter().all(|at| names.iter().any(|name| name == at)) && ARMS.contains(arm), "{at:?} {arm}");
         }
     }
 
