@@ -5,7 +5,7 @@
 //! headstart connects to every site over each family by itself, and what it saw is compared with what was planted, as
 //! shares and site by site. The verdict on the claim is never more than "instrument only".
 
-use super::{Condition as About, Context, Entry, Outcome, Row, Series, Speeds, Verdict};
+use super::{Context, Entry, Outcome, Row, Series, Speeds, Steps, Verdict};
 use crate::condition;
 use crate::netns::{Network, Visitor};
 use crate::sim::{Arm, Session, Settings};
@@ -144,16 +144,12 @@ fn rows(name: &str, planted: &[Difference], measured: &[Difference]) -> anyhow::
     let faster = |of: &[Difference]| percent(of.iter().flatten().filter(|d| **d > 0.0).count());
     let fail = |of: &[Difference]| percent(of.iter().filter(|d| d.is_none()).count());
     let row = |metric: &str, of: &dyn Fn(&[Difference]) -> f64| {
-        let (ours, baseline) = (of(measured), of(planted));
         // Calibrated on the paper's network, so that it says something of the instrument and nothing of the Internet.
         let of_claim = name.starts_with(PAPER) && metric == FASTER;
         Row {
             claim: of_claim.then(|| CLAIM.to_owned()),
             verdict: of_claim.then_some(Verdict::InstrumentOnly),
-            baseline_arm: Some(PLANTED.to_owned()),
-            baseline: Some(baseline),
-            ratio: (baseline > 0.0).then(|| ours / baseline),
-            ..Row::measured(name, metric, "%", MEASURED, ours)
+            ..Row::measured(name, metric, "%", MEASURED, of(measured)).beside(PLANTED, of(planted))
         }
     };
     let mut rows = vec![row(FASTER, &faster), row(FAIL, &fail)];
@@ -176,19 +172,16 @@ fn rows(name: &str, planted: &[Difference], measured: &[Difference]) -> anyhow::
 }
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
-    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
-    outcome.method = METHOD.map(str::to_owned).to_vec();
+    let mut outcome = ENTRY.outcome(cx, &METHOD, &[]);
     let wanted: Vec<&str> = ENTRY.conditions.iter().copied().filter(|c| cx.wants(c)).collect();
     let speeds = [(false, cx.speeds.in_virtual_time()), (true, cx.speeds.in_namespaces())];
     let speeds = speeds.iter().filter(|s| s.1).map(|s| s.0);
     let plan: Vec<_> = speeds.flat_map(|speed| wanted.iter().map(move |name| (speed, *name))).collect();
     let plan: Vec<_> = plan.into_iter().filter(|(namespaces, name)| !namespaces || soon(cx, name)).collect();
-    let total = plan.len() as u64;
-    for (done, (namespaces, condition)) in plan.into_iter().enumerate() {
+    let mut steps = Steps::new(cx, plan.len());
+    for (namespaces, condition) in plan {
         let name = if namespaces { format!("{condition}-netns") } else { condition.to_owned() };
-        cx.progress.step(done as u64, total, &name);
-        if cx.progress.stop() {
-            outcome.invalidate("it was stopped early");
+        if !steps.next(&mut outcome, &name) {
             return Ok(outcome);
         }
         let sites = match (namespaces, cx.quick) {
@@ -202,9 +195,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         let (rows, samples) = rows(&name, &planted(&world), &seen)?;
         outcome.rows.extend(rows);
         outcome.samples.extend(samples);
-        if let Some(doubt) = doubt {
-            outcome.invalidate(format!("{name}: {doubt}"));
-        }
+        outcome.doubts_of(&name, doubt);
         let about = match OTHERS.iter().find(|(n, ..)| *n == condition) {
             Some((_, faster, failing)) => format!(
                 "{sites} sites behind link `lte`, {faster} % of them faster over IPv4, IPv6 failing at {failing} %; the \
@@ -212,7 +203,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             ),
             None => format!("{sites} sites; {}", crate::condition::find(condition)?.what),
         };
-        outcome.conditions.push(About { name, about });
+        outcome.condition(name, about);
     }
     Ok(outcome)
 }

@@ -6,7 +6,7 @@
 pub(super) mod apps;
 mod rows;
 
-use super::{Claims, Condition as About, Context, Entry, Outcome, Speeds};
+use super::{Claims, Context, Entry, Outcome, Speeds, Steps};
 use crate::condition;
 use crate::page::{Page, spec, synthetic};
 use crate::sim::{AppHost, Launch};
@@ -74,11 +74,9 @@ struct Played {
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let claims = Claims::built_in()?;
     let network = condition::find(NETWORK)?;
-    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
-    outcome.method = METHOD.map(str::to_owned).to_vec();
+    let mut outcome = ENTRY.outcome(cx, &METHOD, &[]);
     let wanted: Vec<&str> = ENTRY.conditions.iter().copied().filter(|c| cx.wants(c)).collect();
-    let total = (wanted.len() * ARMS.len()) as u64;
-    let mut done = 0;
+    let mut steps = Steps::new(cx, wanted.len() * ARMS.len());
     for name in wanted {
         let count = if cx.quick { 12 } else { 60 };
         let pages = match name {
@@ -95,12 +93,9 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
         let all: Vec<apps::App> = pages.iter().map(|p| apps::app(p, network, LAUNCHES, seeds.u64(..))).collect();
         let mut played = Vec::new();
         for arm in ARMS {
-            if cx.progress.stop() {
-                outcome.invalidate("it was stopped early");
+            if !steps.next(&mut outcome, &format!("{name}, {}", arm.name)) {
                 return Ok(outcome);
             }
-            cx.progress.step(done, total, &format!("{name}, {}", arm.name));
-            done += 1;
             played.push(play(arm, &all)?);
         }
         rows::add(&mut outcome, name, &played, &claims, cx.seed)?;
@@ -110,7 +105,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
             if name == SYNTHETIC { "the lab's own pages" } else { "pages that were measured" },
             network.why,
         );
-        outcome.conditions.push(About { name: name.to_owned(), about });
+        outcome.condition(name, about);
     }
     Ok(outcome)
 }

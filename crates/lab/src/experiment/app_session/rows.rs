@@ -3,7 +3,7 @@
 use super::apps::START;
 use super::{BASELINE, DEFAULT, JUDGED, LEARNED, Played};
 use crate::experiment::target::Target;
-use crate::experiment::{Claims, Outcome, Price, Row, Series};
+use crate::experiment::{Claims, Outcome, Row, Series};
 use crate::sim::{Granted, Launch};
 use crate::stats::{Pairing, Statistic};
 use headstart_core::connect::PoolMiss;
@@ -128,13 +128,7 @@ fn prices(outcome: &mut Outcome, condition: &str, arm: &str, launches: &[Launch]
         ("spare connections opened per connection", "", sum(|l| l.tally.spares) / connections),
         ("connections opened and not used, per connection", "", sum(|l| l.tally.unused) / connections),
     ] {
-        outcome.prices.push(Price {
-            condition: condition.into(),
-            arm: arm.into(),
-            what: what.into(),
-            unit: unit.into(),
-            amount,
-        });
+        outcome.price(condition, arm, what, unit, amount);
     }
 }
 

@@ -9,7 +9,7 @@ mod day;
 
 use super::target::Target;
 use super::together::arm::{self, Arm};
-use super::{Condition, Context, Entry, Outcome, Price, Row, Series, Speeds, in_ms};
+use super::{Context, Entry, Outcome, Row, Series, Speeds, Steps, in_ms};
 use crate::page::{Dependency, Page};
 use crate::sim::{Browser, Traffic, Wanted};
 use crate::stats::{Pairing, Statistic};
@@ -68,28 +68,26 @@ struct Spent {
 }
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
-    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
-    outcome.method = METHOD.map(str::to_owned).to_vec();
+    let mut outcome = ENTRY.outcome(cx, &METHOD, &[]);
     let (days, count) = if cx.quick { (1, 3) } else { (40, 6) };
     let arms = [arm::BARE, arm::ALL_COLUMNS];
     let arms: Vec<&'static Arm> =
         arms.iter().filter_map(|name| arm::ALL.iter().find(|arm| arm.name == *name)).collect();
     let mut lived: Vec<Lived> =
         arms.iter().map(|arm| Lived { arm, here: Default::default(), spent: Spent::default() }).collect();
+    let mut steps = Steps::new(cx, days as usize * lived.len());
     for n in 0..days {
         let seed = cx.seed.wrapping_mul(7919).wrapping_add(n);
         let pages = day::pages(seed, count);
         for lived in &mut lived {
-            if cx.progress.stop() {
-                outcome.invalidate("it was stopped early");
+            if !steps.next(&mut outcome, &format!("day {}, {}", n + 1, lived.arm.name)) {
                 return Ok(outcome);
             }
-            cx.progress.step(n, days, &format!("day {}, {}", n + 1, lived.arm.name));
             lived.day(&pages, seed)?;
         }
     }
     for place in PLACES.iter().filter(|place| cx.wants(place.name)) {
-        outcome.conditions.push(Condition { name: place.name.into(), about: format!("{}.", place.about) });
+        outcome.condition(place.name, format!("{}.", place.about));
     }
     add(&mut outcome, &lived, days, |place| cx.wants(place))?;
     Ok(outcome)
@@ -151,26 +149,15 @@ fn add(outcome: &mut Outcome, lived: &[Lived], days: u64, wants: impl Fn(&str) -
         for lived in lived {
             let failed = lived.here[place].failed as f64 / days as f64;
             if failed > 0.0 {
-                outcome.rows.push(Row::measured(
-                    PLACES[place].name,
-                    "objects not loaded, a day",
-                    "objects",
-                    lived.arm.name,
-                    failed,
-                ));
+                let (place, arm) = (PLACES[place].name, lived.arm.name);
+                outcome.rows.push(Row::measured(place, "objects not loaded, a day", "objects", arm, failed));
             }
         }
     }
     for lived in lived {
         let Spent { traffic, wakeups, unused, fast } = lived.spent;
         let mut price = |what: &str, unit: &str, amount: f64| {
-            outcome.prices.push(Price {
-                condition: "day".into(),
-                arm: lived.arm.name.into(),
-                what: format!("{what}, a day"),
-                unit: unit.into(),
-                amount: amount / days as f64,
-            });
+            outcome.price("day", lived.arm.name, &format!("{what}, a day"), unit, amount / days as f64);
         };
         price("wake-ups of the radio", "", traffic.radio_wakeups as f64);
         price("the radio awake", "s", traffic.radio_awake.as_secs_f64());

@@ -8,7 +8,7 @@ use super::put::{Put, generated, recorded};
 use super::{AccessNetwork, NETWORKS, measure};
 use crate::browser::{BrowserError, BrowserLoad, Chromium};
 use crate::experiment::quiet::Quiet;
-use crate::experiment::{Condition as About, Context, Outcome, Row, Series, in_ms, losers};
+use crate::experiment::{Context, Outcome, Row, Series, in_ms, losers};
 use crate::page::{Dependency, Protocol};
 use crate::program::{Folder, undisturbed};
 use crate::server::recorder;
@@ -171,15 +171,13 @@ impl<'a> Set<'a> {
             self.access.about,
             self.puts.len()
         );
-        if let Some(doubt) = self.quiet.doubt() {
-            outcome.invalidate(format!("{}: {doubt}", self.condition));
-        }
+        outcome.doubts_of(&self.condition, self.quiet.doubt());
         outcome.notes.push(self.quiet.note(&self.condition));
         tell(self.cx, outcome, &self.condition, &self.taken)?;
         tell_paints(outcome, self.painted.series(&self.condition, PAINT), self.cx.seed)?;
         let share = 100.0 * self.answered as f64 / self.asked.max(1) as f64;
         outcome.rows.push(Row::measured(&self.condition, "requests answered", "%", "replay", share));
-        outcome.conditions.push(About { name: self.condition, about });
+        outcome.condition(self.condition, about);
         Ok(true)
     }
 
@@ -337,10 +335,8 @@ fn tell_paints(outcome: &mut Outcome, all: Vec<Series>, seed: u64) -> anyhow::Re
     for [bare, ours] in [OVER_TCP, OVER_QUIC] {
         let of = |arm: &Arm| all.iter().find(|s| s.arm == arm.0);
         let Some((ours, bare)) = of(&ours).zip(of(&bare)) else { continue };
-        if ours.failed() + bare.failed() > 0 {
-            outcome.rows.push(Row::failures(ours, bare));
-        }
-        if ours.values.iter().zip(&bare.values).any(|(a, b)| a.is_some() && b.is_some()) {
+        outcome.failures(ours, bare);
+        if ours.meets(bare) {
             for statistic in [Statistic::Mean, Statistic::Median] {
                 outcome.rows.push(Row::compare(ours, bare, statistic, Pairing::Paired, seed)?);
             }

@@ -2,7 +2,7 @@
 
 use super::AccessNetwork;
 use crate::condition::page::world;
-use crate::experiment::{Fall, Price, Series, Waterfall, in_ms};
+use crate::experiment::{Fall, Outcome, Series, Waterfall, in_ms};
 use crate::page::{Dependency, Object, Page};
 use crate::sim::{Browser, BrowserArm, Load, Timing};
 use crate::world::World;
@@ -93,6 +93,12 @@ pub struct Taken {
     pub times: [Vec<f64>; 3],
     /// By visit, the share of that which pages wait for names and for TCP, in percent: on the path to the load event.
     pub waits: [Vec<[f64; 2]>; 3],
+    spent: Spent,
+}
+
+/// What an arm's loads came to together.
+#[derive(Default)]
+struct Spent {
     loads: u64,
     failed: u64,
     syns: u64,
@@ -123,19 +129,9 @@ fn visits(arm: &BrowserArm) -> &'static [Visit] {
 
 impl Block {
     pub fn new(access: &'static AccessNetwork, suffix: &'static str, reading: Dependency) -> Self {
-        let taken = |(arm, http3)| Taken {
-            arm,
-            http3,
-            times: Default::default(),
-            waits: Default::default(),
-            loads: 0,
-            failed: 0,
-            syns: 0,
-            queries: 0,
-            unused: 0,
-            connections: 0,
-            first: (0, 0),
-            week: (0, 0),
+        let taken = |(arm, http3)| {
+            let (times, waits) = Default::default();
+            Taken { arm, http3, times, waits, spent: Spent::default() }
         };
         let name = match reading {
             Dependency::Structure => format!("{}{suffix}", access.name),
@@ -163,8 +159,8 @@ impl Block {
                     let load = browser.load(page, reading);
                     taken.count(&load);
                     if before == 0 {
-                        taken.first.0 += browser.traffic().syns;
-                        taken.first.1 += load.connections as u64;
+                        taken.spent.first.0 += browser.traffic().syns;
+                        taken.spent.first.1 += load.connections as u64;
                     }
                     if let Some(visit) = visits.iter().find(|v| v.before() == before) {
                         sums[*visit as usize] += load.time.as_secs_f64() * 1e3;
@@ -175,9 +171,9 @@ impl Block {
                     browser.idle(BETWEEN);
                 }
                 let traffic = browser.traffic();
-                taken.syns += traffic.syns;
-                taken.queries += traffic.queries;
-                taken.unused += browser.unused();
+                taken.spent.syns += traffic.syns;
+                taken.spent.queries += traffic.queries;
+                taken.spent.unused += browser.unused();
             }
             if [BrowserArm::BARE.name, OURS].contains(&taken.arm.name) {
                 taken.visit_for_a_week(page, reading, world_of(access, page, seed, 0))?;
@@ -254,37 +250,27 @@ impl Block {
         Visit::ALL.into_iter().flat_map(of).collect()
     }
 
-    /// What each arm cost, all its visits together.
-    pub fn prices(&self) -> Vec<Price> {
-        let mut prices = Vec::new();
+    /// Adds what each arm cost, all its visits together.
+    pub fn add_prices(&self, outcome: &mut Outcome) {
         for taken in &self.taken {
             let mut price_of = |what: &str, amount: u64, of: u64| {
-                prices.push(Price {
-                    condition: self.name.clone(),
-                    arm: taken.arm.name.into(),
-                    what: what.into(),
-                    unit: String::new(),
-                    amount: amount as f64 / of.max(1) as f64,
-                });
+                outcome.price(&self.name, taken.arm.name, what, "", amount as f64 / of.max(1) as f64);
             };
-            let mut price = |what: &str, amount: u64| price_of(what, amount, taken.loads);
-            price("connection attempts a load", taken.syns);
-            price("connections used a load", taken.connections);
-            price("connections opened and not used, a load", taken.unused);
-            price("DNS queries a load", taken.queries);
-            if taken.failed > 0 {
-                price("objects not loaded, a load", taken.failed);
+
+            let mut price = |what: &str, amount: u64| price_of(what, amount, taken.spent.loads);
+            price("connection attempts a load", taken.spent.syns);
+            price("connections used a load", taken.spent.connections);
+            price("connections opened and not used, a load", taken.spent.unused);
+            price("DNS queries a load", taken.spent.queries);
+            if taken.spent.failed > 0 {
+                price("objects not loaded, a load", taken.spent.failed);
             }
-            price_of("connection attempts a connection used, first visits", taken.first.0, taken.first.1);
-            if taken.week.1 > 0 {
-                price_of(
-                    "connection attempts a connection used, a week of three visits a day",
-                    taken.week.0,
-                    taken.week.1,
-                );
+            price_of("connection attempts a connection used, first visits", taken.spent.first.0, taken.spent.first.1);
+            if taken.spent.week.1 > 0 {
+                let what = "connection attempts a connection used, a week of three visits a day";
+                price_of(what, taken.spent.week.0, taken.spent.week.1);
             }
         }
-        prices
     }
 }
 
@@ -310,9 +296,9 @@ fn waterfall(condition: String, arm: &str, page: &Page, load: &Load, order: &[us
 
 impl Taken {
     fn count(&mut self, load: &Load) {
-        self.loads += 1;
-        self.connections += load.connections as u64;
-        self.failed += load.objects.iter().filter(|o| o.failed).count() as u64;
+        self.spent.loads += 1;
+        self.spent.connections += load.connections as u64;
+        self.spent.failed += load.objects.iter().filter(|o| o.failed).count() as u64;
     }
 
     fn visit_for_a_week(
@@ -323,10 +309,10 @@ impl Taken {
     ) -> anyhow::Result<()> {
         let mut browser = Browser::new(&world, self.arm, seed)?;
         for _ in 0..A_WEEK {
-            self.week.1 += browser.load(page, reading).connections as u64;
+            self.spent.week.1 += browser.load(page, reading).connections as u64;
             browser.idle(THREE_A_DAY);
         }
-        self.week.0 += browser.traffic().syns;
+        self.spent.week.0 += browser.traffic().syns;
         Ok(())
     }
 }

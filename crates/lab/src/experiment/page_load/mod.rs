@@ -11,7 +11,7 @@ pub(super) mod pages;
 pub(super) mod put;
 mod rows;
 
-use super::{Claims, Condition as About, Context, Entry, Outcome, Speeds};
+use super::{Claims, Context, Entry, Outcome, Speeds, Steps};
 use crate::condition::page::Families;
 use crate::page::Dependency;
 use measure::Block;
@@ -59,9 +59,7 @@ const NETWORKS: [AccessNetwork; 4] = [
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
     let claims = Claims::built_in()?;
-    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
-    outcome.method = METHOD.map(str::to_owned).to_vec();
-    outcome.notes = NOTES.map(str::to_owned).to_vec();
+    let mut outcome = ENTRY.outcome(cx, &METHOD, &NOTES);
     if cx.speeds.in_virtual_time() {
         in_virtual_time(cx, &claims, &mut outcome)?;
     }
@@ -82,17 +80,13 @@ fn in_virtual_time(cx: &Context, claims: &Claims, outcome: &mut Outcome) -> anyh
             blocks.extend(readings.iter().map(|reading| (source, *access, *reading)));
         }
     }
-    let total = blocks.iter().map(|(source, ..)| source.pages.len() as u64).sum();
-    let mut done = 0;
+    let mut steps = Steps::new(cx, blocks.iter().map(|(source, ..)| source.pages.len()).sum());
     for (source, access, reading) in blocks {
         let mut block = Block::new(access, source.suffix, reading);
         for page in &source.pages {
-            if cx.progress.stop() {
-                outcome.invalidate("it was stopped early");
+            if !steps.next(outcome, &format!("{}, {}", block.name, page.name)) {
                 return Ok(());
             }
-            cx.progress.step(done, total, &format!("{}, {}", block.name, page.name));
-            done += 1;
             block.load(page, cx.seed, source.seeds)?;
         }
         let (whose, worlds) = (&source.whose, source.seeds);
@@ -104,12 +98,12 @@ fn in_virtual_time(cx: &Context, claims: &Claims, outcome: &mut Outcome) -> anyh
                 access.about,
                 visit.about()
             );
-            outcome.conditions.push(About { name, about });
+            outcome.condition(name, about);
         }
         let judged = access.name == rows::JUDGED && source.suffix.is_empty() && reading == Dependency::Structure;
         outcome.rows.extend(rows::of(&block, judged.then_some(claims), cx.seed)?);
         outcome.samples.extend(block.samples());
-        outcome.prices.extend(block.prices());
+        block.add_prices(outcome);
         if outcome.waterfalls.is_empty()
             && let Some(page) = source.pages.get(block.typical())
         {

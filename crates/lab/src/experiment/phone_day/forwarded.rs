@@ -3,7 +3,7 @@
 use super::rows::beside;
 use crate::experiment::measure::gaps::{INTERVAL, LATE_MS, LINK, MESSAGE, VOICE};
 use crate::experiment::measure::latency::{REQUEST, SPEEDCHECK, SPEEDTEST};
-use crate::experiment::{Condition, Context, Outcome, Row, Series, in_ms};
+use crate::experiment::{Context, Outcome, Row, Series, in_ms};
 use crate::sim::Tunnel;
 use crate::stats::{Pairing, Statistic};
 use anyhow::Context as _;
@@ -28,7 +28,7 @@ pub fn add(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
     let times = if cx.quick { 40 } else { 400 };
     if cx.wants(LATENCY) {
         let about = "Connecting over 45 ms, and requests of 64 bytes over a connection of 17 ms: the links of `measure-latency`.";
-        outcome.conditions.push(Condition { name: LATENCY.into(), about: about.into() });
+        outcome.condition(LATENCY, about);
         let connect = each(cx, |profile, seed| connects(profile, seed, times))?;
         compare(outcome, (LATENCY, "connect time", Statistic::Median), &connect, Some("P3.2"))?;
         let asked = each(cx, |profile, seed| requests(profile, seed, times))?;
@@ -36,7 +36,7 @@ pub fn add(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
     }
     if cx.wants(GAPS) {
         let about = "A message each 20 ms: a call out over UDP, and 1300 bytes over TCP with TCP_NODELAY, out and in: the link of `measure-gaps`.";
-        outcome.conditions.push(Condition { name: GAPS.into(), about: about.into() });
+        outcome.condition(GAPS, about);
         let call = each(cx, |profile, seed| out(profile, seed, times, true))?;
         compare(outcome, (GAPS, "gap of a call's packets", Statistic::Quantile(0.95)), &call, Some("P3.4"))?;
         for (what, all) in [

@@ -10,7 +10,7 @@ mod forwarded;
 mod rows;
 
 use super::app_session::{apps, measured};
-use super::{Condition as About, Context, Entry, Outcome, Speeds};
+use super::{Context, Entry, Outcome, Speeds, Steps};
 use crate::condition::{self, join};
 use crate::page::synthetic;
 use crate::sim::{AppHost, Launch, Traffic, Wish};
@@ -141,21 +141,18 @@ const METHOD: [&str; 4] = [
 ];
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
-    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
-    outcome.method = METHOD.map(str::to_owned).to_vec();
+    let mut outcome = ENTRY.outcome(cx, &METHOD, &[]);
     let phone = phone(cx)?;
     for (arms, suffix) in [(NO_CACHE, "-no-cache"), (CACHED, "")] {
         let names = ["lte", "wifi"].map(|kind| format!("{kind}{suffix}"));
         if !names.iter().any(|name| cx.wants(name)) {
             continue;
         }
-        let mut lived = Vec::new();
-        for (n, arm) in arms.iter().enumerate() {
-            if cx.progress.stop() {
-                outcome.invalidate("it was stopped early");
+        let (mut lived, mut steps) = (Vec::new(), Steps::new(cx, arms.len()));
+        for arm in arms {
+            if !steps.next(&mut outcome, &format!("a day{suffix}, {}", arm.name)) {
                 return Ok(outcome);
             }
-            cx.progress.step(n as u64, arms.len() as u64, &format!("a day{suffix}, {}", arm.name));
             lived.push(phone.live(arm)?);
         }
         for (kind, name) in ["lte", "wifi"].into_iter().zip(&names).filter(|(_, name)| cx.wants(name)) {
@@ -165,7 +162,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
                 phone.launches.len(),
                 if suffix.is_empty() { "with caches" } else { "without caches" }
             );
-            outcome.conditions.push(About { name: name.clone(), about });
+            outcome.condition(name.clone(), about);
         }
         rows::prices(&mut outcome, &names[0], &lived);
     }

@@ -3,7 +3,7 @@
 use super::{BASELINE, Lived, OTHERS};
 use crate::experiment::app_session::{AT_ONCE, HITS, METRICS, share};
 use crate::experiment::target::Target;
-use crate::experiment::{Claims, Outcome, Price, Row, Series, in_ms};
+use crate::experiment::{Claims, Outcome, Row, Series, in_ms};
 use crate::sim::{Granted, Launch};
 use crate::stats::{Pairing, Statistic};
 
@@ -89,14 +89,7 @@ pub fn prices(outcome: &mut Outcome, condition: &str, lived: &[Lived]) {
             ("connection attempts", "", traffic.syns as f64),
             ("connections opened and not used", "", *unused as f64),
         ] {
-            let what = format!("{what}, the whole day");
-            outcome.prices.push(Price {
-                condition: condition.into(),
-                arm: arm.name.into(),
-                what,
-                unit: unit.into(),
-                amount,
-            });
+            outcome.price(condition, arm.name, &format!("{what}, the whole day"), unit, amount);
         }
     }
     let of = |name: &str| lived.iter().find(|lived| lived.arm.name == name).map(|lived| lived.traffic);

@@ -12,7 +12,7 @@ mod rows;
 mod tests;
 
 use super::page_load::pages;
-use super::{Condition, Context, Entry, Outcome, Speeds};
+use super::{Context, Entry, Outcome, Speeds, Steps};
 pub(super) use play::p95;
 use play::{Block, SITUATIONS, Situation};
 
@@ -50,21 +50,16 @@ const METHOD: [&str; 8] = [
 ];
 
 fn run(cx: &Context) -> anyhow::Result<Outcome> {
-    let mut outcome = Outcome::new(ENTRY.name, cx.seed);
-    outcome.method = METHOD.map(str::to_owned).to_vec();
+    let mut outcome = ENTRY.outcome(cx, &METHOD, &[]);
     let sources = pages::sources(cx, &mut outcome)?;
     let wanted: Vec<&Situation> = SITUATIONS.iter().filter(|situation| cx.wants(situation.name)).collect();
-    let total = sources.iter().map(|s| s.pages.len() * wanted.len()).sum::<usize>() as u64;
-    let mut done = 0;
+    let mut steps = Steps::new(cx, sources.iter().map(|s| s.pages.len() * wanted.len()).sum());
     for (source, situation) in sources.iter().flat_map(|s| wanted.iter().map(move |situation| (s, **situation))) {
         let mut block = Block::new(format!("{}{}", situation.name, source.suffix), situation);
         for (n, page) in source.pages.iter().enumerate() {
-            if cx.progress.stop() {
-                outcome.invalidate("it was stopped early");
+            if !steps.next(&mut outcome, &format!("{}, {}", block.name, page.name)) {
                 return Ok(outcome);
             }
-            cx.progress.step(done, total, &format!("{}, {}", block.name, page.name));
-            done += 1;
             block.load(page, cx.seed.wrapping_add(n as u64), source.seeds)?;
         }
         for (visit, (name, _)) in play::VISITS.iter().enumerate() {
@@ -75,7 +70,7 @@ fn run(cx: &Context) -> anyhow::Result<Outcome> {
                 situation.fat,
                 play::FAST,
             );
-            outcome.conditions.push(Condition { name: block.condition(visit), about });
+            outcome.condition(block.condition(visit), about);
         }
         rows::add(&mut outcome, &block)?;
     }

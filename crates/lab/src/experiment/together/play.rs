@@ -2,7 +2,7 @@
 
 use super::arm::{AGAIN, ALL, Arm, BOUNDS, LUCK, NO_LINK, NO_NETWORK};
 use crate::condition::page::{Families, world};
-use crate::experiment::{Price, Series};
+use crate::experiment::{Outcome, Series};
 use crate::page::{Dependency, Host, Kind, Object, Page, Protocol, Start};
 use crate::sim::{Delays, Load, Parts, Wanted};
 use crate::world::World;
@@ -124,13 +124,9 @@ pub fn p95(delays: &[f64]) -> f64 {
 impl Block {
     pub fn new(name: String, situation: Situation) -> Self {
         let busy = situation.busy;
-        let taken = |arm: &Arm| Taken {
-            arm: *arm,
-            values: Default::default(),
-            spent: [0; 5],
-            loads: 0,
-            failed: 0,
-            parts: Default::default(),
+        let taken = |arm: &Arm| {
+            let (values, parts) = Default::default();
+            Taken { arm: *arm, values, spent: [0; 5], loads: 0, failed: 0, parts }
         };
         // Without messages there is nothing that the column of messages could do.
         let arms = ALL.iter().filter(|arm| busy || !["realtime", "all-but-realtime"].contains(&arm.name));
@@ -204,8 +200,8 @@ impl Block {
         names.into_iter().zip(taken.parts[visit]).map(|(name, sum)| (name, ms(sum) / loads)).collect()
     }
 
-    /// What each arm cost, its visits together.
-    pub fn prices(&self) -> Vec<Price> {
+    /// Adds what each arm cost, its visits together.
+    pub fn add_prices(&self, outcome: &mut Outcome) {
         const WHAT: [(&str, &str, f64); 5] = [
             ("up and down, a load", "kB", 1e3),
             ("over the fast channel, a load", "kB", 1e3),
@@ -213,19 +209,12 @@ impl Block {
             ("DNS queries a load", "", 1.0),
             ("connections opened and not used, a load", "", 1.0),
         ];
-        let of = |taken: &Taken| {
-            WHAT.iter()
-                .zip(taken.spent)
-                .map(|((what, unit, per), spent)| Price {
-                    condition: self.name.clone(),
-                    arm: taken.arm.name.into(),
-                    what: (*what).into(),
-                    unit: (*unit).into(),
-                    amount: spent as f64 / per / taken.loads.max(1) as f64,
-                })
-                .collect::<Vec<_>>()
-        };
-        self.taken.iter().flat_map(of).collect()
+        for taken in &self.taken {
+            for ((what, unit, per), spent) in WHAT.into_iter().zip(taken.spent) {
+                let amount = spent as f64 / per / taken.loads.max(1) as f64;
+                outcome.price(&self.name, taken.arm.name, what, unit, amount);
+            }
+        }
     }
 }
 

@@ -43,7 +43,7 @@ pub fn add(outcome: &mut Outcome, block: &Block) -> anyhow::Result<()> {
         }
         targets(outcome, block, visit)?;
     }
-    outcome.prices.extend(block.prices());
+    block.add_prices(outcome);
     let failed: u64 = block.taken.iter().map(|taken| taken.failed).sum();
     if failed > 0 {
         outcome.notes.push(format!("{}: {failed} objects were not loaded, all arms together", block.name));
