@@ -10,7 +10,7 @@ mod lateness;
 mod throughput;
 
 use super::target::Target;
-use super::{Condition, Context, Entry, Outcome, Row, Series, Speeds};
+use super::{Context, Entry, Outcome, Row, Series, Speeds};
 use crate::netns::{Certificate, Network, default_world};
 use crate::sim::{self, Arm, Session};
 use crate::stats::{Pairing, Statistic};
@@ -109,13 +109,11 @@ fn yardstick(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
     };
     let world = World { seed: cx.seed, ..default_world(YARDSTICK) };
     let network = Network::build(&world)?;
-    outcome.conditions.push(Condition {
-        name: YARDSTICK.into(),
-        about:
-            "100 Mbit/s, 15 ms each way, no loss, drop-tail queues of 1000 packets; one dual-stack server at the far \
-                end of the link."
-                .into(),
-    });
+    outcome.condition(
+        YARDSTICK,
+        "100 Mbit/s, 15 ms each way, no loss, drop-tail queues of 1000 packets; one dual-stack server at the far \
+                end of the link.",
+    );
     outcome.method.push(format!(
         "{} handshakes a family, {GAP:?} apart, with the RTT that the client's kernel took from each (TCP_INFO); then one \
          download over IPv6 for {:?}, its rate over windows of {WINDOW:?} after the first {SETTLING:?}. Client congestion control {}, \
@@ -133,8 +131,7 @@ fn yardstick(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
         cx.progress.step(i as u64, 3, &format!("handshakes over {}", name(family)));
         let measured = handshakes(cx, &network, address(&world, family)?, size.handshakes)?;
         rtts.push((family, measured, virtual_handshake(cx, &world, family)?));
-        if cx.progress.stop() {
-            outcome.invalidate("it was stopped early");
+        if !cx.goes_on(outcome) {
             return Ok(());
         }
     }
@@ -302,11 +299,8 @@ fn report_handshakes(
 
 fn report_download(outcome: &mut Outcome, rates: &Rates) -> anyhow::Result<()> {
     let metric = "rate of a download at the IP layer, mean after 2 s";
-    let row = |metric: &str, value: f64, told: f64| Row {
-        baseline_arm: Some("as-told".into()),
-        baseline: Some(told),
-        ratio: Some(value / told),
-        ..Row::measured(YARDSTICK, metric, "Mbit/s", NAMESPACES, value)
+    let row = |metric: &str, value: f64, told: f64| {
+        Row::measured(YARDSTICK, metric, "Mbit/s", NAMESPACES, value).beside("as-told", told)
     };
     outcome.rows.push(row(metric, at_ip(rates.settled), RATE_MBIT));
     outcome.notes.push(THROUGH.note(metric, at_ip(rates.settled), "Mbit/s"));
@@ -361,9 +355,7 @@ fn report_certificate(outcome: &mut Outcome, certificate: &Certificate) {
 
 /// Marks the run if the emulator was late or lost something.
 fn judge(outcome: &mut Outcome, certificate: &Certificate, condition: &str) {
-    if let Some(doubt) = certificate.doubt() {
-        outcome.invalidate(format!("{condition}: {doubt}"));
-    }
+    outcome.doubts_of(condition, certificate.doubt());
 }
 
 fn ms(d: Duration) -> f64 {

@@ -3,8 +3,9 @@
 
 use super::judge;
 use crate::experiment::target::Target;
-use crate::experiment::{Condition, Context, Outcome, Row};
+use crate::experiment::{Context, Outcome, Row};
 use crate::netns::Settings;
+use crate::program::Folder;
 use crate::scenario::{Scenario, real_time, virtual_time};
 use crate::stats::Statistic;
 use anyhow::Context as _;
@@ -13,7 +14,7 @@ use headstart_link::medium::Way;
 use headstart_link::{Duplex, Packet};
 use serde::Deserialize;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The condition in which recorded packets are played again.
 pub const REPLAY: &str = "models-replayed";
@@ -43,9 +44,7 @@ pub fn run(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
             series(cx, links, outcome)?;
         }
     }
-    if cx.progress.stop() {
-        outcome.invalidate("it was stopped early");
-    }
+    cx.goes_on(outcome);
     Ok(())
 }
 
@@ -68,15 +67,6 @@ impl Packet for Sized {
     }
 }
 
-/// A file that is gone with its owner.
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 fn replay(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
     let seconds = if cx.quick { 3 } else { 20 };
     let text = format!(
@@ -87,14 +77,15 @@ fn replay(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
         cx.seed
     );
     let scenario = Scenario::read("replay", &text, &mut |_| Ok(TRACE.into()))?;
-    let file = Scratch(std::env::temp_dir().join(format!("headstart-replay-{}.jsonl", std::process::id())));
-    let settings = Settings { events: Some(file.0.clone()), ..Settings::default() };
+    let folder = Folder::new().context("making a folder for the records")?;
+    let file = folder.path().join("replay.jsonl");
+    let settings = Settings { events: Some(file.clone()), ..Settings::default() };
     let played = real_time::play_with(&scenario, &settings)?;
     anyhow::ensure!(
         played.certificate.unrecorded == 0,
         "the records of the emulator are incomplete: is the disk full?"
     );
-    let lines = read(&file.0)?;
+    let lines = read(&file)?;
     anyhow::ensure!(!lines.is_empty(), "the emulator recorded nothing");
     let seed = *scenario.seeds().first().context("a scenario with a link has a seed for it")?;
     let wrong = differences(&lines, &mut Duplex::new(&scenario.wires[0].link, seed));
@@ -105,25 +96,17 @@ fn replay(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
     let offered = TRACE_BYTES_A_MS * span as f64 / 1e6;
     let used = through.iter().map(|line| line.bytes).sum::<usize>() as f64;
 
-    outcome.conditions.push(Condition {
-        name: REPLAY.into(),
-        about: format!(
+    outcome.condition(REPLAY, format!(
             "rate by a trace of {:.1} Mbit/s in bursts and pauses, 10 ms, {LOSS} % loss, a queue of 50 packets; datagrams \
              of 1400 bytes at 24 Mbit/s for {seconds} s",
             TRACE_BYTES_A_MS * 8.0 / 1e3
-        ),
-    });
+        ));
     let metric = "packets whose fate or release is not that of the model";
     outcome.rows.push(Row::measured(REPLAY, metric, "packets", "namespaces", wrong as f64));
     outcome.notes.push(NONE.note(&format!("{metric}, of {}", lines.len()), wrong as f64, "packets"));
-    let compared = |metric: &str, unit: &str, ours: f64, baseline: f64, arm: &str| Row {
-        baseline_arm: Some(arm.into()),
-        baseline: Some(baseline),
-        ratio: Some(ours / baseline),
-        ..Row::measured(REPLAY, metric, unit, "namespaces", ours)
-    };
-    outcome.rows.push(compared("packets lost by the loss model", "%", lost, LOSS, "as-told"));
-    outcome.rows.push(compared("bytes through a backlogged trace", "bytes", used, offered, "as-told"));
+    let row = |metric: &str, unit: &str, ours| Row::measured(REPLAY, metric, unit, "namespaces", ours);
+    outcome.rows.push(row("packets lost by the loss model", "%", lost).beside("as-told", LOSS));
+    outcome.rows.push(row("bytes through a backlogged trace", "bytes", used).beside("as-told", offered));
     judge(outcome, &played.certificate, REPLAY);
     if wrong > 0 {
         outcome.invalidate(format!(
@@ -194,15 +177,10 @@ fn series(cx: &Context, links: u64, outcome: &mut Outcome) -> anyhow::Result<()>
         let about = format!(
             "1, 2 and 4 links of 100 Mbit/s and {HOP_MS} ms each way, with routers between; {count} pings, 7 ms apart"
         );
-        outcome.conditions.push(Condition { name: SERIES.into(), about });
+        outcome.condition(SERIES, about);
     }
     let metric = format!("round trip of a ping over {links} links, median");
-    outcome.rows.push(Row {
-        baseline_arm: Some("virtual-time".into()),
-        baseline: Some(model),
-        ratio: Some(ours / model),
-        ..Row::measured(SERIES, &metric, "ms", "namespaces", ours)
-    });
+    outcome.rows.push(Row::measured(SERIES, &metric, "ms", "namespaces", ours).beside("virtual-time", model));
     let error = 1e3 * (ours - model) / (2 * links) as f64;
     let metric = format!("error of a link, one way, of {links} in series, median");
     outcome.rows.push(Row::measured(SERIES, &metric, "us", "namespaces", error));

@@ -6,7 +6,7 @@
 
 use super::judge;
 use crate::experiment::target::Target;
-use crate::experiment::{Condition, Context, Outcome, Row, Series};
+use crate::experiment::{Context, Outcome, Row, Series};
 use crate::netns::{Network, Settings, default_world};
 use crate::stats::Statistic;
 use crate::world::World;
@@ -44,11 +44,10 @@ pub fn run(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
         }
         let beside = if loops == 0 { "nothing else" } else { "two busy loops of this experiment" };
         let about = format!("{LINK}; {count} datagrams of 100 bytes one way, {GAP:?} apart, beside {beside}");
-        outcome.conditions.push(Condition { name: condition.into(), about });
+        outcome.condition(condition, about);
         for (arm, real_time) in ARMS {
             cx.progress.step(0, 1, &format!("datagrams beside {beside}, {arm}"));
-            if cx.progress.stop() {
-                outcome.invalidate("it was stopped early");
+            if !cx.goes_on(outcome) {
                 return Ok(());
             }
             let world = World { seed: cx.seed, ..default_world(LINK) };

@@ -5,7 +5,7 @@
 
 use super::{PROCESSOR_TIME, Rates, THROUGH, address, at_ip, download, judge};
 use crate::experiment::target::Target;
-use crate::experiment::{Condition, Context, Outcome, Price, Row};
+use crate::experiment::{Context, Outcome, Row};
 use crate::netns::{Network, PortKind, Settings, default_world};
 use crate::world::World;
 use headstart_core::path::Family;
@@ -78,13 +78,12 @@ pub fn run(cx: &Context, outcome: &mut Outcome) -> anyhow::Result<()> {
         (UNLIMITED, format!("{UNLIMITED_LINK}: as fast as the machine goes")),
     ] {
         if cx.wants(condition) {
-            outcome.conditions.push(Condition { name: condition.into(), about });
+            outcome.condition(condition, about);
         }
     }
     for flow in flows.iter().filter(|flow| cx.wants(flow.condition)) {
         cx.progress.step(0, 1, &format!("one flow over {}, {}", flow.link, flow.kind));
-        if cx.progress.stop() {
-            outcome.invalidate("it was stopped early");
+        if !cx.goes_on(outcome) {
             return Ok(());
         }
         carry(cx, flow, time, outcome)?;
@@ -105,21 +104,13 @@ fn carry(cx: &Context, flow: &Flow<'_>, time: Duration, outcome: &mut Outcome) -
     let rate = at_ip(settled);
     let row = Row::measured(flow.condition, METRIC, "Mbit/s", &arm, rate);
     outcome.rows.push(match flow.configured {
-        Some(told) => {
-            Row { baseline_arm: Some("as-told".into()), baseline: Some(told), ratio: Some(rate / told), ..row }
-        }
+        Some(told) => row.beside("as-told", told),
         None => row,
     });
     let what = |what: &str| format!("{what}, {} by {arm}", flow.condition);
     outcome.notes.push(flow.through.note(&what(METRIC), rate, "Mbit/s"));
     if let Some(cost) = certificate.cpu_s_per_gb() {
-        outcome.prices.push(Price {
-            condition: flow.condition.into(),
-            arm: arm.clone(),
-            what: PROCESSOR_TIME.into(),
-            unit: "s".into(),
-            amount: cost,
-        });
+        outcome.price(flow.condition, &arm, PROCESSOR_TIME, "s", cost);
         outcome.rows.push(Row::measured(flow.condition, PROCESSOR_TIME, "s", &arm, cost));
         outcome.notes.extend(flow.cost.map(|target| target.note(&what(PROCESSOR_TIME), cost, "s")));
     }
@@ -168,14 +159,8 @@ fn kernel(cx: &Context, time: Duration, outcome: &mut Outcome) -> anyhow::Result
     // The token bucket counts the Ethernet header; the rate at the IP layer is what is left of it.
     let rate = at_ip(rates.settled);
     let about = format!("tc {words}, at the server; no emulated delay: the baseline of `yardstick` for its rate");
-    outcome.conditions.push(Condition { name: TBF.into(), about });
-    let row = Row::measured(TBF, METRIC, "Mbit/s", "kernel-tbf", rate);
-    outcome.rows.push(Row {
-        baseline_arm: Some("as-told".into()),
-        baseline: Some(TOLD),
-        ratio: Some(rate / TOLD),
-        ..row
-    });
+    outcome.condition(TBF, about);
+    outcome.rows.push(Row::measured(TBF, METRIC, "Mbit/s", "kernel-tbf", rate).beside("as-told", TOLD));
     outcome.notes.push(THROUGH.note(&format!("{METRIC}, {TBF} (not ours)"), rate, "Mbit/s"));
     let certificate = network.certificate();
     if certificate.drops.overflow > 0 {
