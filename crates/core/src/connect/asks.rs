@@ -64,11 +64,20 @@ struct LastReply {
     reliance: Option<Duration>,
 }
 
+/// A question that a program has asked lately.
+#[derive(Debug)]
+struct Recent {
+    question: Question,
+    at: Instant,
+    /// It was refused: addresses that come later are not the program's own.
+    refused: bool,
+}
+
 /// Which requests wait for which question, and the replies so far.
 #[derive(Debug)]
 pub(super) struct Asks {
     waiting: VecDeque<Waiting>,
-    recent: VecDeque<(Question, Instant)>,
+    recent: VecDeque<Recent>,
     replies: BTreeMap<Question, LastReply>,
     /// Where programs have gone after they had asked for a name, and when.
     ports: BTreeMap<(AppId, Arc<str>), (u16, Instant)>,
@@ -91,7 +100,7 @@ impl Asks {
     /// A program asks. What was said to this question, if it is known.
     pub fn ask(&mut self, now: Instant, question: &Question) -> Option<Answered> {
         self.recent.truncate(MAX_RECENT - 1);
-        self.recent.push_front((question.clone(), now));
+        self.recent.push_front(Recent { question: question.clone(), at: now, refused: false });
         self.replies.get(question).map(|reply| Answered::Reply { query: reply.query, age: now - reply.at })
     }
 
@@ -100,11 +109,18 @@ impl Asks {
     pub fn next(&self, question: &Question) -> Option<Question> {
         let family = question.record.family().filter(|_| self.routes == [true; 2])?;
         let other = |q: &Question, family: Family| Question { record: family.other().into(), ..q.clone() };
-        let was_asked = |wanted: &Question| self.recent.iter().any(|(q, _)| q == wanted);
         let next = other(question, family);
-        let mut earlier = self.recent.iter().skip(1).map(|(q, _)| q).filter(|q| q.app == question.app);
+        // Refused or not: what it asks for is a habit.
+        let was_asked = |wanted: &Question| self.recent.iter().any(|recent| recent.question == *wanted);
+        let mut earlier = self.recent.iter().skip(1).map(|r| &r.question).filter(|q| q.app == question.app);
         let asks_for_one = earlier.find_map(|q| Some(!was_asked(&other(q, q.record.family()?)))).unwrap_or(false);
-        (!asks_for_one && !was_asked(&next)).then_some(next)
+        (!asks_for_one && self.asked_at(&next).is_none()).then_some(next)
+    }
+
+    /// When `question` was asked lately, if it was not refused.
+    fn asked_at(&self, question: &Question) -> Option<Instant> {
+        let mut asked = self.recent.iter().filter(|recent| recent.question == *question && !recent.refused);
+        asked.next().map(|recent| recent.at)
     }
 
     /// The request waits, for `question` is being looked up. Returns the one that has waited longest, if it has to go.
@@ -113,16 +129,15 @@ impl Asks {
         if self.waiting.len() > MAX_WAITING { self.waiting.pop_front().map(|w| w.request) } else { None }
     }
 
-    /// Whether a program waits for the answer to `question`.
-    pub fn is_awaited(&self, question: &Question) -> bool {
-        self.waiting.iter().any(|w| w.question == *question)
+    /// The requests that wait for the answer to `question`.
+    pub fn awaiting<'a>(&'a self, question: &'a Question) -> impl Iterator<Item = RequestId> + 'a {
+        self.waiting.iter().filter(move |w| w.question == *question).map(|w| w.request)
     }
 
     /// Whether a program that waits for `question` waits for `other` too, or has asked it together with that.
     pub fn is_asked_with(&self, question: &Question, other: &Question) -> bool {
-        let asked = |wanted: &Question| self.recent.iter().find(|(q, _)| q == wanted).map(|(_, at)| *at);
         let together = |(one, two): (Instant, Instant)| one.since(two).max(two.since(one)) <= TOGETHER;
-        self.is_awaited(other) || asked(question).zip(asked(other)).is_some_and(together)
+        self.awaiting(other).next().is_some() || self.asked_at(question).zip(self.asked_at(other)).is_some_and(together)
     }
 
     /// It waits no longer.
@@ -172,12 +187,13 @@ impl Asks {
     /// The program that asked `question` was refused: addresses that come later are not its own until it asks again, and nothing is
     /// reported to it in their favour.
     pub fn was_refused(&mut self, question: &Question) {
-        self.recent.retain(|(asked, _)| asked != question);
+        let asked = self.recent.iter_mut().filter(|recent| recent.question == *question);
+        asked.for_each(|recent| recent.refused = true);
     }
 
     /// Whether this program is one that asks.
     pub fn knows(&self, app: &AppId) -> bool {
-        self.recent.iter().any(|(q, _)| q.app == *app)
+        self.recent.iter().any(|recent| recent.question.app == *app)
     }
 
     /// It has gone to `port` of an address of `name`, and will most likely go there after its next question too.
@@ -198,7 +214,7 @@ impl Asks {
         let family = question.record.family()?;
         let (port, _) = self.ports.remove(&(Arc::clone(&question.app), Arc::clone(&question.name)))?;
         let other = Question { record: family.other().into(), ..question.clone() };
-        let both = self.recent.iter().any(|(q, _)| *q == other) || self.next(question).is_some();
+        let both = self.asked_at(&other).is_some() || self.next(question).is_some();
         Some((port, if both { Want::Both } else { Want::Only(family) }))
     }
 
@@ -251,9 +267,9 @@ impl Asks {
         let other = Question { record: family.into(), ..waiting.question.clone() };
         let has_route = self.routes[usize::from(family == Family::V6)];
         let known = self.replies.get(&other).filter(|s| s.addresses && has_route && !lookups.is_open(&other))?;
-        let (_, asked) = self.recent.iter().find(|(q, _)| *q == other)?;
-        let apart = waiting.since.since(*asked).max(asked.since(waiting.since));
-        (apart <= TOGETHER).then_some((known, *asked))
+        let asked = self.asked_at(&other)?;
+        let apart = waiting.since.since(asked).max(asked.since(waiting.since));
+        (apart <= TOGETHER).then_some((known, asked))
     }
 }
 

@@ -20,6 +20,9 @@ const LIMIT: Duration = Duration::from_secs(9000);
 /// among it.
 const REST: Duration = Duration::from_secs(700);
 
+/// How much sooner or later a host moves that moves by luck when it does: in milliseconds, what is allowed to be later by anyhow.
+const MOMENT: i64 = 50;
+
 /// One way of breaking the promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Law {
@@ -162,13 +165,13 @@ pub fn judge(world: &World, bare: &Run, run: &Run) -> Vec<Broken> {
     broken
 }
 
-/// Bare runs of the worlds in which a server that loses questions, or fails at first, does so once more or once less. Where these differ
-/// from the one that was played, that one was luck.
+/// Bare runs of the worlds in which a server that loses questions, or fails at first, does so once more or once less, and of those in which
+/// the host moves a moment sooner or later. Where these differ from the one that was played, that one was luck.
 pub fn luck(world: &World) -> impl Iterator<Item = Run> {
     let changes = [(-1, 0), (1, 0), (0, -1), (0, 1)];
     let places = (0..world.servers.len()).flat_map(|server| Family::BOTH.map(|family| (server, family)));
     let all = places.flat_map(move |place| changes.map(|change| (place, change)));
-    all.filter_map(|((server, family), (lost, failed))| {
+    let of_servers = all.filter_map(|((server, family), (lost, failed))| {
         let mut world = world.clone();
         let Server { a, aaaa, .. } = &mut world.servers[server];
         let record = if family == Family::V4 { a } else { aaaa }.as_mut()?;
@@ -177,8 +180,15 @@ pub fn luck(world: &World) -> impl Iterator<Item = Run> {
         }
         record.lost = record.lost.checked_add_signed(lost)?;
         record.failed = record.failed.checked_add_signed(failed)?;
-        Some(play(&Rc::new(world), None))
-    })
+        Some(world)
+    });
+    let of_moves = [-MOMENT, MOMENT].into_iter().filter_map(|moment| {
+        let mut world = world.clone();
+        let to = world.moves.as_mut()?;
+        to.after = to.after.saturating_add_signed(moment);
+        Some(world)
+    });
+    of_servers.chain(of_moves).map(|world| play(&Rc::new(world), None))
 }
 
 /// Whether the host moved after the program had begun to connect under headstart, or had failed there, and before it began bare: it

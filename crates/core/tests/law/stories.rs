@@ -620,3 +620,31 @@ fn who_connects_only_because_a_question_was_lost_connects_by_luck() {
     let reached: Vec<_> = luck(&world).map(|bare| bare.visits[0].0.is_some()).collect();
     assert_eq!(reached, [false, true, true, false], "AAAA lost once less or more, A refused once less or more");
 }
+
+#[test]
+fn a_program_that_asks_for_one_family_again_and_again_is_not_led_to_the_other() {
+    let only = |a, aaaa| vec![Server { a, aaaa, https: None }];
+    let late = Some(Record { says: Says::NxDomain, ..says(400).unwrap() });
+    let again = World { front: Front::Filter, visits: 2, pause: 6386, ..world() };
+    keeps_only(&[Law::Hints], &World { families: (false, true), servers: only(says(7135), late), ..again });
+
+    let (refused, lost) = (after_refusing(1, 5001), Some(Record { lost: 1, ..says(1).unwrap() }));
+    let again = World { front: Front::Filter, visits: 3, pause: 60_000, ahead: true, ..world() };
+    let silent = vec![Fate::Silent];
+    keeps_only(&[Law::Hints], &World { families: (true, false), servers: only(refused, lost), v4: silent, ..again });
+
+    let here = vec![Fate::Alive(1)];
+    let to = Move { visit: 1, after: 0, v4: here.clone(), v6: here, routes: (true, true) };
+    let again = World { port: true, routes: (false, true), visits: 2, pause: 60_000, ahead: true, ..world() };
+    keeps_only(
+        &[Law::Hints],
+        &World { families: (false, true), servers: only(says(1), None), moves: Some(to), ..again },
+    );
+}
+
+#[test]
+fn what_is_asked_for_to_be_translated_decides_nothing_for_a_program_of_ipv6_alone() {
+    let servers = vec![server(no(Says::NoData), after_refusing(1, 1)), server(says(1), says(1))];
+    let world = World { families: (false, true), routes: (false, true), servers, ..world() };
+    keeps_only(&[Law::Reaches], &world);
+}

@@ -346,7 +346,9 @@ impl Connector {
         let (network, for_nobody) = (self.path.current(), job.is_for_nobody());
         list.retain(|a| {
             let family = Family::of(*a);
-            (!for_nobody || pool::may_lead_to(*a, port))
+            // What was asked for to be translated is not where a program of IPv6 alone goes.
+            !(job.ipv6_alone && family == Family::V4)
+                && (!for_nobody || pool::may_lead_to(*a, port))
                 && !network.is_suspended(family, now)
                 && !network.is_failing(*a, now)
         });

@@ -23,7 +23,7 @@ impl Connector {
         let last_reply = self.asks.ask(now, &question);
         self.rely(now, &question.app, &question.name);
         self.answer_or_look_up(now, request, &question, last_reply, ask.server);
-        self.guess_for_half(now, request.account(), &question);
+        self.guess_for_half(now, &question);
         if let Some(next) = self.asks.next(&question) {
             let kept = self.caches.get(&next.app).and_then(|cache| cache.peek(now, &next.name, next.record));
             if kept.is_none_or(|(_, left)| left.is_zero()) {

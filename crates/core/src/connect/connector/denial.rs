@@ -101,6 +101,12 @@ impl Connector {
     /// `open` has ended with addresses or without: what that means for the other family's question. The query for that, if it
     /// ends too.
     pub(super) fn decides(&mut self, now: Instant, open: &Open, addresses: bool, answered: bool) -> Option<QueryId> {
+        let Question { app, name, record } = &open.question;
+        let is_of = |j: &Job| j.ipv6_alone && !j.done && j.app == *app && j.name == *name;
+        if *record == RecordType::A && self.jobs.values().any(is_of) {
+            // It was asked for to be translated. The C library, asked for IPv6 alone, would hear nothing of it.
+            return None;
+        }
         let decider = addresses.then(|| open.replied()).flatten();
         let at_once = decider.is_some_and(|server| open.was_answered_at_once(server));
         // Addresses that lead nowhere here do not speak for the other family.

@@ -73,15 +73,16 @@ impl Connector {
     }
 
     /// The same for a program that asks over DNS, and waits for the family that `question` is not about.
-    pub(super) fn guess_for_asker(&mut self, now: Instant, account: u32, question: &Question) {
+    pub(super) fn guess_for_asker(&mut self, now: Instant, question: &Question) {
         let Some(family) = question.record.family() else { return };
         let other = Question { record: family.other().into(), ..question.clone() };
         let is_same = |j: &Job| j.app == question.app && j.name == question.name && !j.done;
-        // What was asked for ahead says nothing of what the program wants.
-        let wants_both = self.hints.want(account, &question.app, &question.name) == Want::Both;
-        if !wants_both || !self.asks.is_awaited(&other) || self.jobs.values().any(is_same) {
+        if self.jobs.values().any(is_same) {
             return;
         }
+        // What was asked for ahead, or by another run that has ended, says nothing of what the program wants.
+        let wants_both = |account: &u32| self.hints.want(*account, &question.app, &question.name) == Want::Both;
+        let Some(account) = self.asks.awaiting(&other).map(RequestId::account).find(wants_both) else { return };
         let mut job = Job::new(now, Arc::clone(&question.app), Arc::clone(&question.name), Want::Both, None);
         job.account = account;
         job.remembered = self.caches.get(&question.app).map_or_else(Vec::new, |c| c.remembered(&question.name));
@@ -90,12 +91,12 @@ impl Connector {
 
     /// The same where no answer is to come that would begin it: one of the two questions was answered before the other was asked. A program
     /// that is kept from its processor between them must not wait for what one that asks both at once does not wait for.
-    pub(super) fn guess_for_half(&mut self, now: Instant, account: u32, question: &Question) {
+    pub(super) fn guess_for_half(&mut self, now: Instant, question: &Question) {
         let Some(family) = question.record.family() else { return };
         let other = Question { record: family.other().into(), ..question.clone() };
         for known in [question, &other] {
             if self.asks.may_do_alone(now, known, &self.lookups) {
-                self.guess_for_asker(now, account, known);
+                self.guess_for_asker(now, known);
             }
         }
     }

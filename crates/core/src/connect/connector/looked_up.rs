@@ -68,7 +68,7 @@ impl Connector {
         }
         self.tell_jobs(now, &open.question, &told);
         if outcome.0 && of_here {
-            self.guess_for_asker(now, open.account, &open.question);
+            self.guess_for_asker(now, &open.question);
         }
         if let Some(other) = other {
             self.end_lookup(now, other, None, false);
