@@ -347,7 +347,7 @@ impl Connector {
         list.retain(|a| {
             let family = Family::of(*a);
             // What was asked for to be translated is not where a program of IPv6 alone goes.
-            !(job.ipv6_alone && family == Family::V4)
+            (family == Family::V6 || !job.ipv6_alone)
                 && (!for_nobody || pool::may_lead_to(*a, port))
                 && !network.is_suspended(family, now)
                 && !network.is_failing(*a, now)
