@@ -603,15 +603,6 @@ fn what_was_given_up_is_not_expected_to_answer_after_as_long() {
 }
 
 #[test]
-fn what_has_answered_before_does_not_wait_behind_what_never_has() {
-    let v4 = vec![Fate::Refuses(1), Fate::Resets(259, 1), Fate::Alive(400), Fate::Alive(76)];
-    keeps_only(
-        &[Law::InTime],
-        &World { client: Client::Java, v4, v6: vec![Fate::Refuses(1); 3], visits: 2, ..world() },
-    );
-}
-
-#[test]
 fn who_connects_only_because_a_question_was_lost_connects_by_luck() {
     let lost = Some(Record { lost: 1, ..says(1).unwrap() });
     let servers = vec![server(after_refusing(1, 138), lost)];

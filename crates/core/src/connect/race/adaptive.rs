@@ -93,14 +93,7 @@ fn race(view: &View<'_>) -> Next {
         // What the waiting program's socket cannot be exchanged for helps only when it has given up on all else.
         candidates.sort_by_key(|a| !(view.fits)(*a));
     }
-    let delay = if outdoes(view, candidates.first()) { Duration::ZERO } else { attempt_delay(view) };
-    staggered::next(view, &candidates, delay)
-}
-
-/// Whether `candidate` has answered before, and nothing that is under way ever has: that was begun before the candidate was known of.
-fn outdoes(view: &View<'_>, candidate: Option<&IpAddr>) -> bool {
-    let answers = |a: &IpAddr| view.path.peer(*a).map(|peer| peer.has_answered && !peer.is_failing(view.now));
-    candidate.and_then(answers) == Some(true) && view.in_flight().all(|a| answers(&a.addr) == Some(false))
+    staggered::next(view, &candidates, attempt_delay(view))
 }
 
 /// Puts `addresses` in order: families in turn, each by preference, so that one family's outage never has to be sat out
