@@ -79,6 +79,16 @@ fn a_program_that_wants_ipv6_alone_gets_what_the_translator_makes_and_nothing_el
     assert_eq!(s.resolve("curl", SITE, want, Some(443)), Resolved::NoData);
 }
 
+#[test]
+fn a_server_that_always_fails_for_ipv6_delays_nothing_that_the_translator_makes() {
+    for port in [None, Some(443)] {
+        let mut s = ipv6_alone("adaptive").dns(SITE, V6, Dns::Says(10, LookupResult::Refused));
+        let began = s.now;
+        assert_eq!(s.resolve("curl", SITE, Want::Only(V6), port), Resolved::Addresses(vec![via(1)]));
+        assert_eq!(s.now - began, Duration::from_millis(30), "when the prefix is known");
+    }
+}
+
 //= RFC 8305#7.1
 #[test]
 fn a_literal_is_reached_too() {
