@@ -102,8 +102,8 @@ impl Connector {
     /// ends too.
     pub(super) fn decides(&mut self, now: Instant, open: &Open, addresses: bool, answered: bool) -> Option<QueryId> {
         let Question { app, name, record } = &open.question;
-        let is_of = |j: &Job| j.ipv6_alone && !j.done && j.app == *app && j.name == *name;
-        if *record == RecordType::A && self.jobs.values().any(is_of) {
+        let mut of_name = self.jobs.values().filter(|j| !j.done && j.app == *app && j.name == *name).peekable();
+        if *record == RecordType::A && of_name.peek().is_some() && of_name.all(|j| j.ipv6_alone) {
             // It was asked for to be translated. The C library, asked for IPv6 alone, would hear nothing of it.
             return None;
         }
