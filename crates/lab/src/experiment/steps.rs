@@ -17,9 +17,12 @@ impl<'a> Steps<'a> {
 
     /// Whether to take the next step, `doing`. If the run is to be stopped instead, `outcome` says so from then on.
     pub fn next(&mut self, outcome: &mut Outcome, doing: &str) -> bool {
-        self.cx.progress.step(self.done, self.total, doing);
-        self.done += 1;
-        self.cx.goes_on(outcome)
+        let goes_on = self.cx.goes_on(outcome);
+        if goes_on {
+            self.cx.progress.step(self.done, self.total, doing);
+            self.done += 1;
+        }
+        goes_on
     }
 }
 
