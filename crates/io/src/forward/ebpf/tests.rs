@@ -123,10 +123,13 @@ fn a_connection_is_told_with_the_unit_or_the_container_of_its_program() {
 #[test]
 fn a_connection_is_told_with_its_owner_its_times_and_its_bytes_over_both_families() {
     let Some((stage, programs)) = Stage::new() else { return };
-    let four = stage.listen("127.0.0.1:0", answers);
-    let six = stage.listen("[::1]:0", answers);
+    // The peer ends first: a connection is over when the program has seen that and ends too, whenever the peer's thread runs.
+    let serve = |mut stream: std::net::TcpStream| {
+        stream.read_exact(&mut [0; 1000]).and_then(|()| stream.write_all(&[7; 2000])).unwrap();
+    };
+    let (four, six) = (stage.listen("127.0.0.1:0", serve), stage.listen("[::1]:0", serve));
     let one = |host: &str, port: u16| {
-        format!("exec 3<>/dev/tcp/{host}/{port}; head -c 1000 /dev/zero >&3; head -c 2000 <&3 >/dev/null; exec 3>&-;")
+        format!("exec 3<>/dev/tcp/{host}/{port}; head -c 1000 /dev/zero >&3; cat <&3 >/dev/null; exec 3>&-;")
     };
     let script = [one("127.0.0.1", four.port()), one("::1", six.port()), one("::ffff:127.0.0.1", four.port())].concat();
     let (seen, pid, lost) = stage.run(programs, &script);
@@ -181,9 +184,9 @@ fn an_answer_takes_what_the_peers_program_thinks_and_an_acknowledgement_does_not
 #[test]
 fn who_was_first_to_end_a_connection_is_told_of_ends_and_of_resets() {
     let Some((stage, programs)) = Stage::new() else { return };
-    let ours = stage.listen("127.0.0.1:0", |mut stream| _ = stream.read(&mut [0]));
-    // Whoever hears a byte ends it, or has it reset: what was not read makes a reset of an end.
-    let theirs = stage.listen("127.0.0.1:0", |mut stream| _ = stream.read(&mut [0]));
+    // Whoever hears a byte ends it, or has it reset: what was not read makes a reset of an end. The second connection is served
+    // when the first is over at both ends.
+    let ends = stage.listen("127.0.0.1:0", |mut stream| _ = stream.read(&mut [0]));
     let resets = stage.listen("127.0.0.1:0", |stream| {
         let mut first = [0];
         while stream.peek(&mut first).is_ok_and(|len| len == 0) {}
@@ -192,8 +195,8 @@ fn who_was_first_to_end_a_connection_is_told_of_ends_and_of_resets() {
         "exec 3<>/dev/tcp/127.0.0.1/{}; exec 3>&-; \
          exec 3<>/dev/tcp/127.0.0.1/{}; printf x >&3; head -c 1 <&3; exec 3>&-; \
          exec 3<>/dev/tcp/127.0.0.1/{}; printf x >&3; head -c 1 <&3; exec 3>&-; true",
-        ours.port(),
-        theirs.port(),
+        ends.port(),
+        ends.port(),
         resets.port()
     );
     let (seen, ..) = stage.run(programs, &script);

@@ -246,11 +246,9 @@ fn a_question_is_answered_with_the_servers_words_and_then_from_memory() {
         assert_eq!(kinds, [A, AAAA]);
         // Queries may have been repeated while this machine had other things to do.
         let tally = host.engine.connector.tally_of(5);
-        assert_eq!(tally.cache_misses + tally.cache_hits, 9, "counted on the program's account");
-        assert!(
-            (1..=2).contains(&tally.cache_misses),
-            "the second family was asked for with the first, and may be known by then"
-        );
+        assert_eq!(tally.asked, 9, "counted on the program's account");
+        // The second family was asked for with the first. Where it is late, a connection of both families is begun beside it.
+        assert!(tally.cache_hits >= 7 && (1..=4).contains(&tally.cache_misses), "{tally:?}");
     });
 }
 
