@@ -468,3 +468,42 @@ async fn a_client_that_has_every_place_leaves_half_of_them_to_another() {
     drop((of_big, of_small));
     relay.kill();
 }
+
+/// Waits until `count` is at least `least`.
+async fn at_least(least: u64, count: impl Fn() -> u64) {
+    patient(async {
+        while count() < least {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn each_connection_of_a_session_takes_a_place_until_it_ends_and_gives_it_to_another_client() {
+    const MOST: usize = 4;
+    let (keys, other) = (Keys::new(), SecretKey::generate().unwrap());
+    let settings = keys.settings(&["127.0.0.1:*"]);
+    let clients = vec![keys.client.public().unwrap(), other.public().unwrap()];
+    let relay = Killable::start("127.0.0.1:0", ServerSettings { most: MOST, clients, ..settings });
+    let big = TcpStream::connect(forwarded(keys.client(relay.address), reversing().await).await).await.unwrap();
+    // It wants more than there are.
+    at_least(2, || relay.tally.answered(Answer::Busy)).await;
+    assert_eq!(relay.tally.answered(Answer::Granted), MOST as u64);
+    at_least(MOST as u64, || relay.tally.open()).await;
+    let door = Listener::bind("127.0.0.1:0").await.unwrap();
+    let small = Client::new(&relay.address.to_string(), &other, keys.relay.public().unwrap()).unwrap();
+    let plain = Config { technique: "plain".into(), ..auto() };
+    let to = door.address().unwrap().to_string().parse().unwrap();
+    let of_small = patient(small.session(to, plain)).await.expect("half is for others");
+    patient(of_small.greeted()).await.expect("it is served");
+    assert_eq!(exchange(big, b"abc").await, b"cba", "a session goes on with those that it has");
+    drop(of_small);
+    patient(async {
+        while relay.tally.open() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    relay.kill();
+}

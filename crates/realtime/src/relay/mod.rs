@@ -8,9 +8,9 @@
 mod carry;
 mod client;
 mod clients;
+mod joined;
 pub mod ports;
 mod records;
-
 mod served;
 mod server;
 mod splice;

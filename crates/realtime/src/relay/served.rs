@@ -56,7 +56,7 @@ impl Served {
     }
 
     /// One more of this client; none if there are too many.
-    pub(super) fn enter(&self, client: PublicKey) -> Option<Service<'_>> {
+    pub(super) fn enter(self: &Arc<Self>, client: PublicKey) -> Option<Service> {
         let mut open = self.open();
         if open.all >= self.most && !open.make_room(client, self.most) {
             return None;
@@ -66,19 +66,19 @@ impl Served {
         open.all += 1;
         open.of.entry(client).or_default().insert(number, Arc::clone(&leave));
         drop(open);
-        Some(Service { served: self, client, number, leave })
+        Some(Service { served: Arc::clone(self), client, number, leave })
     }
 }
 
 /// A connection that is served, until this is dropped.
-pub(super) struct Service<'a> {
-    served: &'a Served,
+pub(super) struct Service {
+    served: Arc<Served>,
     client: PublicKey,
     number: u64,
     leave: Arc<Notify>,
 }
 
-impl Service<'_> {
+impl Service {
     /// Waits until it has to end for another's.
     pub(super) fn must_end(&self) -> impl Future<Output = ()> + Send + use<> {
         let leave = Arc::clone(&self.leave);
@@ -86,7 +86,7 @@ impl Service<'_> {
     }
 }
 
-impl Drop for Service<'_> {
+impl Drop for Service {
     fn drop(&mut self) {
         let _ = self.served.open().remove(self.client, self.number);
     }
@@ -99,17 +99,17 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
-    fn must_end(service: &Service<'_>) -> bool {
+    fn must_end(service: &Service) -> bool {
         pin!(service.must_end()).poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
     }
 
     #[test]
     fn one_client_has_all_until_another_comes_and_then_half() {
         let [big, small, third] = [(); 3].map(|()| SecretKey::generate().unwrap().public().unwrap());
-        let served = Served::new(8);
-        let of_big: Vec<Service<'_>> = (0..20).map_while(|_| served.enter(big)).collect();
+        let served = Arc::new(Served::new(8));
+        let of_big: Vec<Service> = (0..20).map_while(|_| served.enter(big)).collect();
         assert_eq!(of_big.len(), 8, "nobody else is there");
-        let mut of_others: Vec<Service<'_>> = Vec::new();
+        let mut of_others: Vec<Service> = Vec::new();
         for (n, client) in [small, third, small, small].into_iter().enumerate() {
             of_others.push(served.enter(client).unwrap());
             let ended: Vec<bool> = of_big.iter().map(must_end).collect();

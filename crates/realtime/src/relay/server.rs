@@ -6,6 +6,7 @@
 //! many connections, one read of each that is not taken, and for sessions what a session may hold.
 
 use super::carry::carry;
+use super::joined::Joined;
 use super::records::Records;
 use super::served::Served;
 use super::splice::splice;
@@ -108,7 +109,7 @@ struct Shared {
     undecided: Arc<Admission>,
     tally: Arc<Tally>,
     /// Connections of clients.
-    served: Served,
+    served: Arc<Served>,
 }
 
 impl std::fmt::Debug for Server {
@@ -137,7 +138,7 @@ impl Server {
         let address = socket.local_addr().map_err(ServerError::Listen)?;
         let shared = Shared {
             tls: config,
-            served: Served::new(settings.most),
+            served: Arc::new(Served::new(settings.most)),
             settings,
             sessions: Listener::unbound(),
             undecided: Admission::new(admission::places(UNDECIDED, OF_FILES)),
@@ -181,7 +182,7 @@ impl Server {
                 continue;
             };
             connections.spawn(async move {
-                let _closed = Counted::one_more(&shared.tally.open);
+                let counted = Counted::one_more(&shared.tally);
                 let Ok(Some(place)) = tokio::time::timeout(shared.settings.patience, arrival.place()).await else {
                     shared.tally.unknown.fetch_add(1, Ordering::Relaxed);
                     return tell(Event::Unknown(peer));
@@ -199,7 +200,7 @@ impl Server {
                 .await;
                 drop(place);
                 match asked {
-                    Some((stream, request)) => Box::pin(shared.serve(stream, request, tell)).await,
+                    Some((stream, request)) => Box::pin(shared.serve(stream, request, counted, tell)).await,
                     _ => {
                         shared.tally.unknown.fetch_add(1, Ordering::Relaxed);
                         tell(Event::Unknown(peer));
@@ -211,18 +212,18 @@ impl Server {
 }
 
 /// Counts a connection while it is there.
-struct Counted<'a>(&'a AtomicU64);
+struct Counted(Arc<Tally>);
 
-impl<'a> Counted<'a> {
-    fn one_more(count: &'a AtomicU64) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(count)
+impl Counted {
+    fn one_more(tally: &Arc<Tally>) -> Self {
+        tally.open.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(tally))
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -245,7 +246,7 @@ impl Shared {
         }
     }
 
-    async fn serve(&self, mut stream: Client, request: Request, tell: impl Fn(Event)) {
+    async fn serve(&self, mut stream: Client, request: Request, counted: Counted, tell: impl Fn(Event)) {
         let service = stream.client().and_then(|client| self.served.enter(client));
         let to = match &request {
             Request::Through(to) | Request::Open(_, to) => Some(to.clone()),
@@ -283,7 +284,9 @@ impl Shared {
                 }
             }
             // Others than these were not granted.
-            (Request::Join(id), _) => self.sessions.join(id, stream),
+            (Request::Join(id), _) => {
+                self.sessions.join(id, Joined::new(stream, service.must_end(), (service, counted)));
+            }
             _ => {}
         }
     }
