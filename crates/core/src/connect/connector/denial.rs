@@ -104,8 +104,11 @@ impl Connector {
         let Question { app, name, record } = &open.question;
         let mut of_name = self.jobs.values().filter(|j| !j.done && j.app == *app && j.name == *name).peekable();
         if *record == RecordType::A && of_name.peek().is_some() && of_name.all(|j| j.ipv6_alone) {
-            // It was asked for to be translated. The C library, asked for IPv6 alone, would hear nothing of it.
-            return None;
+            // It was asked for to be translated. The C library, asked for IPv6 alone, would hear nothing of it: what it has heard of IPv6
+            // holds by itself.
+            let (id, other) = self.lookups.other_of(&open.question)?;
+            let over = other.exhausted && !addresses || other.no().is_some() && self.no_holds(now, id);
+            return over.then_some(id);
         }
         let decider = addresses.then(|| open.replied()).flatten();
         let at_once = decider.is_some_and(|server| open.was_answered_at_once(server));

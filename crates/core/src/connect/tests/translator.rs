@@ -89,6 +89,19 @@ fn a_server_that_always_fails_for_ipv6_delays_nothing_that_the_translator_makes(
     }
 }
 
+#[test]
+fn a_name_that_is_not_there_is_denied_to_a_program_of_ipv6_alone_as_soon_as_both_are_answered() {
+    let none = |after| Dns::Says(after, LookupResult::NxDomain(Duration::from_secs(600)));
+    for (v4, v6) in [(12, 10), (10, 12)] {
+        let mut s = ipv6_alone("adaptive").dns(SITE, V4, none(v4)).dns(SITE, V6, none(v6));
+        s.servers = 2;
+        s.input(Input::Servers(2));
+        let began = s.now;
+        assert_eq!(s.resolve("curl", SITE, Want::Only(V6), None), Resolved::NxDomain);
+        assert_eq!(s.now - began, Duration::from_millis(12), "{v4} {v6}");
+    }
+}
+
 //= RFC 8305#7.1
 #[test]
 fn a_literal_is_reached_too() {
