@@ -46,6 +46,17 @@ pub enum Law {
     ToldBoth,
 }
 
+impl Law {
+    /// The promise that is broken, be it by bare's luck.
+    pub fn promise(self) -> Self {
+        match self {
+            Self::ReachesByLuck => Self::Reaches,
+            Self::InTimeByLuck => Self::InTime,
+            law => law,
+        }
+    }
+}
+
 /// What came of a run.
 #[derive(Debug)]
 pub struct Run {
