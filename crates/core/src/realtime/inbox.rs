@@ -5,7 +5,7 @@
 
 use super::frame::{FrameError, MAX_MESSAGE};
 use super::lane::{Kind, LaneId, WINDOW};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Numbers of a lane that a receiver keeps in mind: twice as many as a sender has on its way.
 const REMEMBERED: u64 = 2 * WINDOW as u64;
@@ -14,9 +14,11 @@ const MAX_KEYS: usize = 4096;
 
 /// What a message that waits takes besides its bytes: an empty one takes room as well. An entry of the queue, rounded up.
 const OVERHEAD: usize = 64;
-/// Bytes of `Ordered` messages that came early, all lanes together; a peer that sends more is refused. Four lanes whose senders have all on
-/// their way that they may.
-const MOST_EARLY: usize = 4 * WINDOW * MAX_MESSAGE;
+/// What a lane takes besides its messages, rounded up.
+const OF_LANE: usize = 512;
+/// Lanes whose messages may all have come early but the first, all that their senders may have on their way: of `Ordered` messages a peer
+/// that sends more too early is refused.
+const EARLY_LANES: usize = 4;
 
 /// A message for the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,14 +58,14 @@ struct IncomingLane {
     kind: Kind,
     /// All numbers below have been here.
     base: u64,
-    /// Which of the numbers from `base` on have been here, by number modulo the length.
-    seen: Vec<bool>,
-    /// Of an `Ordered` lane: what came early, by number from `base` on.
-    early: VecDeque<Option<Vec<u8>>>,
+    /// Which of the numbers from `base` on have been here, a bit each, by number modulo [`REMEMBERED`].
+    seen: Vec<u64>,
+    /// Of an `Ordered` lane: what came early, by number.
+    early: BTreeMap<u64, Vec<u8>>,
     /// Of an `Ordered` lane: the first number that has not been handed out.
     handed: u64,
-    /// Of a `Latest` lane: the newest number of each key.
-    newest: HashMap<u64, u64>,
+    /// Of a `Latest` lane: the newest number of each key, and its place among all messages that were ever to be taken.
+    newest: HashMap<u64, (u64, u64)>,
 }
 
 /// See the module.
@@ -71,22 +73,30 @@ struct IncomingLane {
 pub(super) struct Inbox {
     lanes: Vec<IncomingLane>,
     ready: VecDeque<Waiting>,
+    /// Messages that the program has taken: the place of the first in `ready`.
+    taken: u64,
     bytes: usize,
     limit: usize,
-    /// Bytes that came early.
+    /// Bytes that came early, and what they take besides.
     early: usize,
+    most_early: usize,
     spare: Vec<Vec<u8>>,
 }
 
 impl Inbox {
     /// One that is full from `limit` bytes on.
     pub fn new(limit: usize) -> Self {
-        Self { limit, ..Self::default() }
+        Self { limit, most_early: most_early(EARLY_LANES, MAX_MESSAGE), ..Self::default() }
     }
 
     /// From when on it is full.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
+    }
+
+    /// Messages are sent over so many lanes, and are of at most so many bytes: more is not kept of what comes early.
+    pub fn expect(&mut self, lanes: usize, longest: usize) {
+        self.most_early = most_early(lanes, longest);
     }
 
     /// Whether the program has so much to take that no more should be read.
@@ -97,7 +107,7 @@ impl Inbox {
     /// Messages that the program has not taken, but values: a newer one would take their place.
     pub fn untaken(&self) -> u64 {
         let ready = self.ready.iter().filter(|waiting| waiting.what.kind != Kind::Latest).count();
-        let early = self.lanes.iter().map(|lane| lane.early.iter().flatten().count()).sum::<usize>();
+        let early = self.lanes.iter().map(|lane| lane.early.len()).sum::<usize>();
         (ready + early) as u64
     }
 
@@ -109,6 +119,11 @@ impl Inbox {
     /// Bytes that wait for the program, and what they take besides.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Bytes that are kept, for the program or until what is before them has come, and what keeping them takes besides.
+    pub fn kept(&self) -> usize {
+        self.bytes + self.early + self.lanes.len() * OF_LANE
     }
 
     pub fn accept(
@@ -144,53 +159,57 @@ impl Inbox {
             self.deliver(what, bytes);
             return Ok(Accepted::New);
         }
-        // What came early is not counted as waiting for the program: to stop reading for it would keep the missing one out.
-        // It is bounded by the numbers that are remembered.
-        let place = (seq - lane.handed) as usize;
-        if self.early + bytes.len() > MOST_EARLY {
-            return Err(FrameError::Impossible("too many messages wait for a missing one"));
+        if seq != lane.handed {
+            // Not counted as waiting for the program: to stop reading for it would keep the missing one out.
+            let early = self.early + bytes.len() + OVERHEAD;
+            if early > self.most_early {
+                return Err(FrameError::Impossible("too many messages wait for a missing one"));
+            }
+            self.early = early;
+            lane.early.insert(seq, bytes);
+            return Ok(Accepted::New);
         }
-        self.early += bytes.len();
-        while lane.early.len() <= place {
-            lane.early.push_back(None);
-        }
-        lane.early[place] = Some(bytes);
-        while let Some(Some(_)) = self.lanes[at].early.front() {
+        let mut next = Some(bytes);
+        while let Some(bytes) = next {
             let lane = &mut self.lanes[at];
             let seq = lane.handed;
-            if let Some(Some(bytes)) = lane.early.pop_front() {
-                lane.handed += 1;
-                self.early -= bytes.len();
-                self.deliver(Delivered { seq, ..what }, bytes);
-            }
+            lane.handed += 1;
+            next = lane.early.remove(&lane.handed);
+            self.early -= next.as_ref().map_or(0, |bytes| bytes.len() + OVERHEAD);
+            self.deliver(Delivered { seq, ..what }, bytes);
         }
         Ok(Accepted::New)
     }
 
     fn accept_latest(&mut self, at: usize, what: Delivered, bytes: Vec<u8>) -> Result<Accepted, FrameError> {
+        let (taken, next) = (self.taken, self.taken + self.ready.len() as u64);
         let newest = &mut self.lanes[at].newest;
         let room = newest.len() < MAX_KEYS;
         match newest.get_mut(&what.key) {
-            Some(last) if *last >= what.seq => {
+            Some((last, _)) if *last >= what.seq => {
                 let same = *last == what.seq;
                 self.recycle(bytes);
                 return Ok(if same { Accepted::Copy } else { Accepted::Stale });
             }
-            Some(last) => *last = what.seq,
+            Some((last, place)) => {
+                *last = what.seq;
+                // Found by its place: any number of others may wait.
+                let waiting = place.checked_sub(taken).and_then(|at| self.ready.get_mut(usize::try_from(at).ok()?));
+                if let Some(old) = waiting {
+                    self.bytes = self.bytes + bytes.len() - old.bytes.len();
+                    old.what = what;
+                    let old = std::mem::replace(&mut old.bytes, bytes);
+                    self.recycle(old);
+                    return Ok(Accepted::Conflated);
+                }
+                *place = next;
+            }
             None if !room => {
                 return Err(FrameError::Impossible("too many keys in a lane"));
             }
             None => {
-                newest.insert(what.key, what.seq);
+                newest.insert(what.key, (what.seq, next));
             }
-        }
-        let waiting = self.ready.iter_mut().find(|w| w.what.lane == what.lane && w.what.key == what.key);
-        if let Some(old) = waiting {
-            self.bytes = self.bytes + bytes.len() - old.bytes.len();
-            old.what = what;
-            let old = std::mem::replace(&mut old.bytes, bytes);
-            self.recycle(old);
-            return Ok(Accepted::Conflated);
         }
         self.deliver(what, bytes);
         Ok(Accepted::New)
@@ -204,6 +223,7 @@ impl Inbox {
     /// The next message for the program; its bytes take the place of what is in `into`.
     pub fn take(&mut self, into: &mut Vec<u8>) -> Option<Delivered> {
         let Waiting { what, mut bytes } = self.ready.pop_front()?;
+        self.taken += 1;
         self.bytes -= bytes.len() + OVERHEAD;
         std::mem::swap(into, &mut bytes);
         self.recycle(bytes);
@@ -216,18 +236,21 @@ impl Inbox {
     }
 }
 
+/// What is kept at most of messages that came early.
+const fn most_early(lanes: usize, longest: usize) -> usize {
+    lanes * WINDOW * (longest + OVERHEAD)
+}
+
+/// Where the bit of a number is: its word, and itself.
+const fn bit(seq: u64) -> (usize, u64) {
+    let place = seq % REMEMBERED;
+    ((place / u64::BITS as u64) as usize, 1 << (place % u64::BITS as u64))
+}
+
 impl IncomingLane {
     fn new(id: LaneId, kind: Kind) -> Self {
-        let remembered = if kind == Kind::Latest { 0 } else { REMEMBERED as usize };
-        Self {
-            id,
-            kind,
-            base: 0,
-            seen: vec![false; remembered],
-            early: VecDeque::new(),
-            handed: 0,
-            newest: HashMap::new(),
-        }
+        let words = if kind == Kind::Latest { 0 } else { (REMEMBERED / u64::BITS as u64) as usize };
+        Self { id, kind, base: 0, seen: vec![0; words], early: BTreeMap::new(), handed: 0, newest: HashMap::new() }
     }
 
     /// Whether `seq` has not been here before; from now on it has.
@@ -238,11 +261,17 @@ impl IncomingLane {
         if seq - self.base >= REMEMBERED {
             return Err(FrameError::Impossible("a message beyond the window"));
         }
-        let seen = &mut self.seen[(seq % REMEMBERED) as usize];
-        if std::mem::replace(seen, true) {
+        let (word, mask) = bit(seq);
+        if self.seen[word] & mask != 0 {
             return Ok(false);
         }
-        while std::mem::replace(&mut self.seen[(self.base % REMEMBERED) as usize], false) {
+        self.seen[word] |= mask;
+        loop {
+            let (word, mask) = bit(self.base);
+            if self.seen[word] & mask == 0 {
+                break;
+            }
+            self.seen[word] &= !mask;
             self.base += 1;
         }
         Ok(true)
@@ -381,6 +410,40 @@ mod tests {
         let mut value = |key| inbox.accept(LaneId(0), Kind::Latest, key, key, &[]);
         assert!((0..MAX_KEYS as u64).all(|key| value(key) == Ok(Accepted::New)));
         assert!(matches!(value(MAX_KEYS as u64), Err(FrameError::Impossible(_))));
+    }
+
+    #[test]
+    fn what_is_kept_for_later_counts_and_is_bounded_as_is_expected() {
+        let mut inbox = inbox();
+        assert_eq!(inbox.kept(), 0);
+        // The first is missing; an empty one takes room too.
+        (1..=10).for_each(|seq| _ = inbox.accept(LaneId(1), Kind::Ordered, seq, 0, &[0; 100]).unwrap());
+        inbox.accept(LaneId(1), Kind::Ordered, 11, 0, &[]).unwrap();
+        assert_eq!((inbox.bytes(), inbox.kept()), (0, OF_LANE + 1000 + 11 * OVERHEAD));
+        inbox.accept(LaneId(1), Kind::Ordered, 0, 0, &[]).unwrap();
+        assert_eq!((inbox.early, inbox.kept()), (0, OF_LANE + inbox.bytes()));
+        inbox.expect(1, 100);
+        let mut early = |seq| inbox.accept(LaneId(2), Kind::Ordered, seq, 0, &[0; 100]);
+        assert!((1..=WINDOW as u64).all(|seq| early(seq) == Ok(Accepted::New)));
+        assert!(matches!(early(1025), Err(FrameError::Impossible(_))));
+    }
+
+    #[test]
+    fn a_value_takes_the_place_of_the_one_that_waits_and_of_no_other() {
+        let mut inbox = inbox();
+        let mut into = Vec::new();
+        for round in 0..3 {
+            let mut accept =
+                |kind: Kind, seq, key| inbox.accept(LaneId(kind.code() as u8), kind, seq, key, &[]).unwrap();
+            accept(Kind::Event, 2 * round, 0);
+            assert_eq!([7, 8].map(|key| accept(Kind::Latest, 10 * round + 1, key)), [Accepted::New; 2]);
+            accept(Kind::Event, 2 * round + 1, 0);
+            assert_eq!([8, 7].map(|key| accept(Kind::Latest, 10 * round + 2, key)), [Accepted::Conflated; 2]);
+            let mut taken = || inbox.take(&mut into).map(|what| (what.seq, what.key));
+            assert_eq!(taken(), Some((2 * round, 0)));
+            assert_eq!([taken(), taken()], [Some((10 * round + 2, 7)), Some((10 * round + 2, 8))]);
+            assert_eq!((taken(), taken()), (Some((2 * round + 1, 0)), None));
+        }
     }
 
     proptest! {

@@ -1,6 +1,7 @@
 //! One connection of a session: what is on its way over it, and what is to be written on it next.
 
 use super::super::frame::{Decoder, Proof};
+use super::super::lane::WINDOW;
 use crate::time::Instant;
 use std::collections::VecDeque;
 
@@ -18,6 +19,9 @@ pub(super) struct Flight {
     pub end: u64,
 }
 
+/// Messages that are not acknowledged, beyond which no more values are sent: their lanes are not held up by them, and a peer that never
+/// acknowledges would have them kept in mind for ever. Forty thousand a second at a round trip of 200 ms. Ours.
+pub(super) const MOST_OWED: usize = 8 * WINDOW;
 /// Messages of which it is kept in mind that a copy was there first. Ours.
 const MOST_AHEAD: usize = 64;
 
@@ -92,6 +96,11 @@ impl Wire {
     /// Whether something may be written: the side that opened it speaks first.
     pub fn may_speak(&self) -> bool {
         self.opened || self.met
+    }
+
+    /// Whether the peer owes so many acknowledgements that values wait.
+    pub fn owes_much(&self) -> bool {
+        self.flights.len() >= MOST_OWED
     }
 
     /// Whether there is something to write besides new messages.

@@ -64,9 +64,13 @@ impl Messenger {
         let mut best: Option<(Instant, Handle)> = None;
         // Asked far more often than there is something, and most lanes need not know how the path is.
         let mut view = None;
+        let owes_much = self.wires.iter().any(|wire| self.primary == Some(wire.id) && wire.owes_much());
         for at in 0..self.lanes.len() {
             let Some((seq, queued)) = self.lanes[at].next_unsent() else { continue };
             let lane = &self.lanes[at];
+            if lane.kind == Kind::Latest && owes_much {
+                continue;
+            }
             let slots =
                 (lane.kind == Kind::Latest).then(|| self.slots(lane, view.get_or_insert_with(|| self.view(now))));
             if let Some((for_new, for_held)) = slots.flatten() {
@@ -292,8 +296,8 @@ impl Messenger {
             Some(Deadline { at: next.map_or(at, |next| at.max(next)), why: "message overdue" })
         });
         // Where the connection cannot be written, or there is none, waking would change nothing.
-        let can_write =
-            self.wires.iter().any(|wire| self.primary == Some(wire.id) && wire.may_speak() && !wire.announced);
+        let may_send = |wire: &Wire| wire.may_speak() && !wire.announced && !wire.owes_much();
+        let can_write = self.wires.iter().any(|wire| self.primary == Some(wire.id) && may_send(wire));
         let held = self.lanes.iter().filter(move |lane| can_write && lane.has_unsent()).filter_map(move |lane| {
             let (_, held) = self.slots(lane, &view)?;
             Some(Deadline { at: held, why: "value held" })

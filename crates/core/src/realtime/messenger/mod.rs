@@ -334,6 +334,12 @@ impl Messenger {
         self.inbox.set_limit(bytes);
     }
 
+    /// The peer sends over so many lanes, messages of at most so many bytes: of `Ordered` ones that come before others are to be, no more is
+    /// kept than it may have on its way then, and a connection that brings more fails. By default, four lanes of the longest messages.
+    pub fn expect(&mut self, lanes: usize, longest: usize) {
+        self.inbox.expect(lanes, longest);
+    }
+
     /// Tells the peer over a connection that this side is there, though it has nothing to say.
     pub fn assure(&mut self, connection: Connection) {
         if let Some(at) = self.wires.iter().position(|wire| wire.id == connection.0) {
@@ -355,6 +361,11 @@ impl Messenger {
     /// Bytes that wait for the program, and what keeping them takes besides.
     pub fn untaken(&self) -> usize {
         self.inbox.bytes()
+    }
+
+    /// The same, with what waits for messages that are to come before it.
+    pub fn kept(&self) -> usize {
+        self.inbox.kept()
     }
 
     /// Tells the peer that this side leaves for good.

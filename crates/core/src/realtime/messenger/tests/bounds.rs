@@ -1,6 +1,7 @@
 //! What bounds the copies of a message: the bucket, how often it hops, and how much reordering is no loss.
 
 use super::*;
+use crate::realtime::messenger::connection::MOST_OWED;
 
 #[test]
 fn copies_are_paid_for_out_of_the_bucket_and_then_tcp_has_to_do() {
@@ -73,4 +74,32 @@ fn a_side_that_has_nothing_to_say_can_say_that_it_is_there() {
     pair.run(ms(100));
     assert_eq!((pair.writes[1] - before, pair.ends[1].stats(pair.now).fillers - fillers), (1, 1), "once, where it is");
     assert!(pair.got[0].is_empty());
+}
+
+#[test]
+fn values_wait_for_a_peer_that_does_not_acknowledge_and_the_newest_goes_when_it_does() {
+    let mut pair = Pair::new("plain");
+    let mut frame = Vec::new();
+    let mut write = |pair: &mut Pair, payload: &[u8]| {
+        pair.now += ms(1);
+        pair.ends[0].send(pair.now, STATE, Kind::Latest, 0, payload).unwrap();
+        frame.clear();
+        while pair.ends[0].transmit(pair.now, Connection(0), &mut frame) {}
+    };
+    for n in 0..2 * MOST_OWED {
+        write(&mut pair, &n.to_be_bytes());
+    }
+    assert_eq!(pair.ends[0].wires[0].flights.len(), MOST_OWED);
+    assert_eq!(pair.ends[0].poll_timeout(), None, "nothing is due before the peer has spoken");
+    // What has to arrive is not held up.
+    pair.event(1);
+    assert_eq!(pair.ends[0].wires[0].flights.len(), MOST_OWED + 1);
+    let (mut counts, mut ack) = (Counts::default(), Vec::new());
+    assert!(counts.push(0, pair.ends[0].wires[0].sent));
+    Frame::Ack(counts).encode(&mut ack);
+    pair.ends[0].received(pair.now, Connection(0), &ack).unwrap();
+    let mut out = Vec::new();
+    assert!(pair.ends[0].transmit(pair.now, Connection(0), &mut out));
+    let newest = (2 * MOST_OWED - 1).to_be_bytes();
+    assert!(out.ends_with(&newest) && !pair.ends[0].transmit(pair.now, Connection(0), &mut out), "{out:?}");
 }
