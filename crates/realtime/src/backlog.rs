@@ -2,7 +2,8 @@
 //!
 //! A network ([`Network`]) has a sixteenth of the places, and more while less than half of all are taken. Where all are taken, the
 //! newest of the network that has most gives way to one of a network that has less. The program is given one of each network in its
-//! turn, so that a flood from one address delays others by one session. Where many wait, each has one connection and keeps few bytes.
+//! turn, so that a flood from one address delays others by one session. What waits keeps no more than a program would that is slow to
+//! read; where many wait, each has one connection and keeps few bytes.
 
 use crate::admission::{Network, SHARE};
 use crate::session::Session;
@@ -13,17 +14,26 @@ use tokio::sync::Notify;
 /// The part of the places beyond which sessions are confined. Ours.
 const CROWDED: usize = 8;
 
+/// What a session may keep that waits to be accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// As much as one whose program is slow to read.
+    Ample,
+    /// Few bytes, with one connection.
+    Little,
+}
+
 /// What may wait: a session, or in tests a number.
 pub(crate) trait Waits {
-    /// Keeps little until it is accepted, or no longer.
-    fn confine(&self, confined: bool);
+    /// It keeps so much until it is accepted; `None`: it is.
+    fn confine(&self, room: Option<Room>);
     /// Whether nothing is to be had of it any more.
     fn is_spent(&self) -> bool;
 }
 
 impl Waits for Session {
-    fn confine(&self, confined: bool) {
-        Session::confine(self, confined);
+    fn confine(&self, room: Option<Room>) {
+        Session::confine(self, room);
     }
 
     fn is_spent(&self) -> bool {
@@ -121,7 +131,7 @@ impl<S: Waits> Backlog<S> {
             Some((most, line)) if count >= self.most && most > own + 1 => line.pop_back(),
             _ => None,
         };
-        session.confine(count >= self.most / CROWDED);
+        session.confine(Some(if count >= self.most / CROWDED { Room::Little } else { Room::Ample }));
         match lines.turns.iter_mut().find(|(of, _)| *of == from) {
             Some((_, line)) => line.push_back(session),
             None => lines.turns.push_back((from, VecDeque::from([session]))),
@@ -150,7 +160,7 @@ impl<S: Waits> Backlog<S> {
                 if !self.lines().turns.is_empty() {
                     self.came.notify_one();
                 }
-                session.confine(false);
+                session.confine(None);
                 return session;
             }
             came.await;
@@ -177,13 +187,13 @@ mod tests {
     use std::rc::Rc;
     use std::task::{Context, Poll, Waker};
 
-    /// A session of a test: its name, and whether it is confined.
+    /// A session of a test: its name, what it may keep, and whether it is spent.
     #[derive(Clone, Debug)]
-    struct Named(u32, Rc<Cell<bool>>, Rc<Cell<bool>>);
+    struct Named(u32, Rc<Cell<Option<Room>>>, Rc<Cell<bool>>);
 
     impl Waits for Named {
-        fn confine(&self, confined: bool) {
-            self.1.set(confined);
+        fn confine(&self, room: Option<Room>) {
+            self.1.set(room);
         }
 
         fn is_spent(&self) -> bool {
@@ -265,11 +275,12 @@ mod tests {
     fn those_that_wait_among_many_keep_little_until_they_are_accepted() {
         let backlog = Backlog::new(64);
         assert!((0..9).all(|n| comes(&backlog, "198.51.100.1", n)));
-        let confined: Vec<bool> = backlog.lines().turns[0].1.iter().map(|session| session.1.get()).collect();
-        assert_eq!(confined.iter().filter(|confined| **confined).count(), 1, "{confined:?}");
+        let rooms: Vec<_> = backlog.lines().turns[0].1.iter().map(|session| session.1.get()).collect();
+        let of = |room| rooms.iter().filter(|of| **of == Some(room)).count();
+        assert_eq!((of(Room::Little), of(Room::Ample)), (1, rooms.len() - 1), "{rooms:?}");
         let mut last = None;
         while let Some(session) = taken(&backlog) {
-            assert!(!session.1.get());
+            assert_eq!(session.1.get(), None);
             last = Some(session.0);
         }
         assert_eq!(last, Some(8));

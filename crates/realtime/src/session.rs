@@ -1,5 +1,6 @@
 //! Handles of a session: what a program holds.
 
+use crate::backlog::Room;
 use crate::driver::{self, Connection, Dial};
 use crate::ending::{Ending, Why};
 use crate::observe;
@@ -135,8 +136,8 @@ impl Session {
     }
 
     /// See [`Shared::confine`].
-    pub(crate) fn confine(&self, confined: bool) {
-        self.shared.confine(confined);
+    pub(crate) fn confine(&self, room: Option<Room>) {
+        self.shared.confine(room);
     }
 
     /// Whether nothing more comes and nothing waits to be taken.
@@ -319,6 +320,11 @@ impl Session {
     /// Has so many bytes wait for the program before connections are not read.
     pub(crate) fn hold_at_most(&self, bytes: usize) {
         self.shared.act(|_, messenger| messenger.hold_at_most(bytes));
+    }
+
+    /// See [`Messenger::expect`].
+    pub(crate) fn expect(&self, lanes: usize, longest: usize) {
+        self.shared.act(|_, messenger| messenger.expect(lanes, longest));
     }
 
     /// Waits until `what` holds, or the session is over. Asked again whenever bytes come.

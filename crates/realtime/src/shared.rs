@@ -2,9 +2,10 @@
 //!
 //! Nothing is decided here. The lock is held for as long as the messenger thinks, never across a wait.
 
+use crate::backlog::Room;
 use crate::ending::{Ending, Why};
 use crate::tcp_options::TcpOptions;
-use crate::vigil::{ASSURES, Vigil};
+use crate::vigil::Vigil;
 use headstart_core::machine::{Deadline, Machine, Wakeups};
 use headstart_core::realtime::{FrameError, Input, MAX_CONNECTIONS, Messenger, Output, Stats};
 use headstart_core::time::Instant;
@@ -56,21 +57,20 @@ pub(crate) struct State {
     /// Whether all was known to have arrived when this side closed.
     pub arrived: Option<bool>,
     vigil: Vigil,
-    /// When this side last sent a keepalive while it does not read.
-    assured: Instant,
     /// What a program may poll, and whether it is readable.
     signal: Option<(OwnedFd, bool)>,
     pub next_connection: u32,
     /// How often bytes were received.
     arrivals: u64,
-    /// The program has not accepted the session yet, and many others wait besides.
-    pub confined: bool,
+    /// The program has not accepted the session yet.
+    pub confined: Option<Room>,
 }
 
 /// Bytes that may wait for a program that is sending. Ours: a thousand messages of the longest.
 const MOST_UNTAKEN: usize = 16 << 20;
-/// Bytes that may wait in a session that waits itself, where many do. Ours.
-const CONFINED: usize = 16 << 10;
+/// Bytes that a session may keep that waits to be accepted: where few do, and where many do. Ours.
+const AMPLE: usize = 256 << 10;
+const LITTLE: usize = 16 << 10;
 
 impl State {
     /// Whether nothing more is sent, and why.
@@ -129,7 +129,9 @@ impl State {
     /// Whether connections are not to be read: the program has much to take. One that waits until it may send takes nothing, and what it waits
     /// for is an acknowledgement, behind what the peer sends: connections are read for it, until it would be far too much.
     pub fn must_not_read(&self) -> bool {
-        if self.confined && self.messenger.untaken() >= CONFINED {
+        // Until it is accepted, what is missing may be kept out too.
+        let most = self.confined.map(|room| if room == Room::Little { LITTLE } else { AMPLE });
+        if most.is_some_and(|most| self.messenger.kept() >= most) {
             return true;
         }
         self.messenger.is_full() && (self.senders.is_empty() || self.messenger.untaken() >= MOST_UNTAKEN)
@@ -163,11 +165,10 @@ impl Shared {
                 error: None,
                 arrived: None,
                 vigil: Vigil::new(patience),
-                assured: Instant::ZERO,
                 signal: None,
                 next_connection: 0,
                 arrivals: 0,
-                confined: false,
+                confined: None,
             }),
             timer: Notify::new(),
             dial: Notify::new(),
@@ -262,30 +263,28 @@ impl Shared {
         }
     }
 
-    /// Sends the peer a keepalive over connection `id`, which this side does not read at the moment, unless it sent one recently.
+    /// Sends the peer a keepalive over connection `id`, which this side does not read at the moment. Each connection has its own: one that
+    /// has to end hears of it when it writes.
     pub fn assure(&self, id: u32) {
         let mut state = self.lock();
         let now = self.clock.now();
         // Nor can it hear that the peer is there.
         state.vigil.received(now);
-        if now >= state.assured + ASSURES {
-            state.assured = now;
-            state.wakeups.count("keepalive");
-            state.messenger.assure(headstart_core::realtime::Connection(id));
-            self.spread(now, &mut state);
-        }
+        state.wakeups.count("keepalive");
+        state.messenger.assure(headstart_core::realtime::Connection(id));
+        self.spread(now, &mut state);
     }
 
     /// Whether a further connection may carry the session: one alone while it is confined.
     pub fn may_join(&self) -> bool {
         let state = self.lock();
-        !state.confined || state.writers.is_empty()
+        state.confined != Some(Room::Little) || state.writers.is_empty()
     }
 
-    /// Keeps little until the program has accepted the session, or no longer.
-    pub fn confine(&self, confined: bool) {
-        self.lock().confined = confined;
-        if !confined {
+    /// Keeps so much until the program has accepted the session; `None`: it has.
+    pub fn confine(&self, room: Option<Room>) {
+        self.lock().confined = room;
+        if room.is_none() {
             self.room.notify_waiters();
         }
     }

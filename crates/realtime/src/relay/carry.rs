@@ -36,6 +36,7 @@ pub(crate) async fn carry(mut stream: TcpStream, session: Session, given_up: imp
     tcp_options::break_off(&stream, true);
     let (mut from, mut to) = stream.split();
     session.hold_at_most(UNTAKEN);
+    session.expect(1, CHUNK);
     let lane = session.lane(BYTES, Kind::Ordered);
     let (tell, gone) = watch::channel(false);
     let (mut gone_for_back, mut gone_for_out) = (gone.clone(), gone);

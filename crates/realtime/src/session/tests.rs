@@ -93,19 +93,37 @@ fn a_session_that_was_left_is_spent_when_all_is_taken() {
 fn a_session_that_waits_among_many_keeps_little_and_has_one_connection() {
     let session = begun();
     assert!(session.shared.may_join() && !session.shared.lock().must_not_read());
-    Waits::confine(&session, true);
+    Waits::confine(&session, Some(Room::Little));
     assert!(!session.shared.may_join() && !session.shared.lock().must_not_read());
     (0..20).for_each(|seq| hears_message(&session, seq, 1000));
     assert!(session.shared.lock().must_not_read());
-    session.confine(false);
+    session.confine(None);
     assert!(session.shared.may_join() && !session.shared.lock().must_not_read());
     session.hold_at_most(1000);
     assert!(session.shared.lock().must_not_read(), "the program has much to take");
     session.shared.lock().senders.push(Waker::noop().clone());
     assert!(!session.shared.lock().must_not_read(), "and waits for an acknowledgement itself");
     session.shared.gone(0);
-    session.confine(true);
+    session.confine(Some(Room::Little));
     assert!(session.shared.may_join(), "one it may have");
+}
+
+#[test]
+fn what_a_session_that_waits_keeps_for_later_counts_too() {
+    for (room, most) in [(Room::Little, 16), (Room::Ample, 256)] {
+        let session = begun();
+        session.confine(Some(room));
+        let mut stopped = (1..=300).filter(|seq| {
+            // The first is missing.
+            let payload = &[7; 1000];
+            hears(&session, &Frame::Message { lane: LaneId(0), kind: Kind::Ordered, seq: *seq, key: 0, payload });
+            session.shared.lock().must_not_read()
+        });
+        let kept = stopped.next().unwrap();
+        assert!((most * 1000 * 9 / 10..most * 1100).contains(&(kept * 1000)), "{room:?}: {kept}");
+        session.confine(None);
+        assert!(!session.shared.lock().must_not_read(), "what is missing may come");
+    }
 }
 
 #[test]
@@ -116,10 +134,10 @@ fn connections_are_read_again_as_soon_as_there_is_room() {
     let mut room = pin!(session.shared.room.notified());
     assert!(polled(room.as_mut()).is_pending());
     assert!(takes(&session) && polled(room.as_mut()).is_ready());
-    session.confine(true);
+    session.confine(Some(Room::Little));
     room.set(session.shared.room.notified());
     assert!(polled(room.as_mut()).is_pending());
-    session.confine(false);
+    session.confine(None);
     assert!(polled(room.as_mut()).is_ready());
 }
 
