@@ -44,12 +44,14 @@ pub fn answer(site: &Site, method: &Method, uri: &Uri, headers: &HeaderMap) -> R
                 kept(answer, site.max_age())
             }
             Found::Folder(_, _) if !is_still(None, headers) => outdated(),
-            Found::Folder(entries, more) => {
-                let page = listing::page(&decoded(&target), entries, more);
-                let mut answer = text(StatusCode::OK, page);
-                set(&mut answer, header::CONTENT_TYPE, "text/html; charset=utf-8");
-                answer
-            }
+            Found::Folder(entries, more) => match site.pages().hold(listing::page(&decoded(&target), entries, more)) {
+                Some(page) => {
+                    let mut answer = text(StatusCode::OK, page);
+                    set(&mut answer, header::CONTENT_TYPE, "text/html; charset=utf-8");
+                    answer
+                }
+                None => busy(),
+            },
             Found::Elsewhere => {
                 let mut answer = text(StatusCode::MOVED_PERMANENTLY, "this is a folder\n".to_owned());
                 let path: String = target.names.iter().map(|name| format!("/{}", target::encode(name))).collect();
@@ -84,11 +86,12 @@ fn nothing() -> Response<Body> {
     text(StatusCode::NOT_FOUND, "not found\n".to_owned())
 }
 
-fn text(status: StatusCode, text: String) -> Response<Body> {
+fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
+    let text = text.into();
     let mut answer = Response::new(Body::Empty);
     *answer.status_mut() = status;
     answer.headers_mut().insert(header::CONTENT_LENGTH, text.len().into());
-    *answer.body_mut() = Body::Text(text.into());
+    *answer.body_mut() = Body::Text(text);
     set(&mut answer, header::CONTENT_TYPE, "text/plain; charset=utf-8");
     set(&mut answer, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
     answer

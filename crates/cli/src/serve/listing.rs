@@ -1,7 +1,10 @@
 //! What is in a folder, as a small page.
 
 use headstart_core::wire::target;
+use hyper::body::Bytes;
 use maud::{DOCTYPE, html};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What a folder holds.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,6 +17,40 @@ pub struct FolderEntry {
 
 /// The most entries that are shown; a longer page does not help a reader.
 pub const MOST: usize = 10_000;
+
+/// Bytes of pages at most that are being sent: each is made anew, and a client may take its time. Ours.
+const ROOM: usize = 32 << 20;
+
+/// Counts the pages that are being sent.
+#[derive(Debug, Default)]
+pub struct Pages(Arc<AtomicUsize>);
+
+/// A page that is counted until it is dropped.
+struct Page {
+    text: String,
+    held: Arc<AtomicUsize>,
+}
+
+impl Pages {
+    /// The page, to be sent; `None` if there are too many.
+    pub fn hold(&self, text: String) -> Option<Bytes> {
+        let page = Page { held: Arc::clone(&self.0), text };
+        let before = page.held.fetch_add(page.text.len(), Ordering::Relaxed);
+        (before + page.text.len() <= ROOM).then(|| Bytes::from_owner(page))
+    }
+}
+
+impl AsRef<[u8]> for Page {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        self.held.fetch_sub(self.text.len(), Ordering::Relaxed);
+    }
+}
 
 /// The page of the folder that is reached by `path`. `more`: there are others that are not shown.
 pub fn page(path: &str, mut entries: Vec<FolderEntry>, more: bool) -> String {
@@ -48,6 +85,19 @@ mod tests {
 
     fn entry(name: &str, length: Option<u64>) -> FolderEntry {
         FolderEntry { name: name.into(), length }
+    }
+
+    #[test]
+    fn pages_that_are_sent_have_so_much_room_and_give_it_back() {
+        let pages = Pages::default();
+        let third = || pages.hold("x".repeat(ROOM / 3));
+        let held = [third(), third(), third()].map(Option::unwrap);
+        assert!(third().is_none() && third().is_none() && pages.hold("one".into()).is_none());
+        let part = held[0].slice(5..9);
+        drop(held);
+        assert!(pages.hold("x".repeat(ROOM)).is_none(), "some of it is still sent");
+        drop(part);
+        assert!(pages.hold("x".repeat(ROOM)).is_some());
     }
 
     #[test]

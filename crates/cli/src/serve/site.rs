@@ -7,7 +7,7 @@
 use super::compressed::Compressor;
 use super::file::Opened;
 use super::kind;
-use super::listing::{FolderEntry, MOST};
+use super::listing::{FolderEntry, MOST, Pages};
 use crate::exit::Usage;
 use headstart_core::wire::target::Target;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, openat2};
@@ -34,6 +34,8 @@ pub struct Site {
     compressor: Option<Compressor>,
     /// Seconds for which clients may use a file without asking again.
     max_age: Option<u32>,
+    /// Pages of folders that are being sent.
+    pages: Pages,
 }
 
 /// What is at a path.
@@ -63,7 +65,7 @@ impl Site {
         let root = rustix::fs::open(path, flags, Mode::empty());
         let root = root.map_err(|why| Usage::unreadable(path, std::io::Error::from(why)))?;
         let (open, compressor) = (Mutex::default(), Some(Compressor::default()));
-        let mut site = Self { root, follows_links: true, open, compressor, max_age: None };
+        let mut site = Self { root, follows_links: true, open, compressor, max_age: None, pages: Pages::default() };
         match site.beneath(Path::new(".")) {
             Ok(_) => Ok(site),
             Err(Errno::NOSYS | Errno::PERM) => {
@@ -88,6 +90,11 @@ impl Site {
     /// Seconds for which clients may use a file without asking again, if that was said.
     pub fn max_age(&self) -> Option<u32> {
         self.max_age
+    }
+
+    /// Pages of folders that are being sent.
+    pub fn pages(&self) -> &Pages {
+        &self.pages
     }
 
     /// What compresses text that is asked for.
