@@ -41,11 +41,13 @@ struct Account {
 
 impl Account {
     fn take(&mut self, now: u64, bytes: &[u8]) {
-        let Some(event) = Event::decode(bytes) else {
+        let Some(event) = Event::decode(bytes).filter(|event| event.number < event.of) else {
             self.strange += 1;
             return;
         };
-        self.expected.insert(event.stream, event.of);
+        // A stream that says now so many and now fewer is foreign, and is as long as it ever was.
+        let expected = self.expected.entry(event.stream).or_default();
+        *expected = event.of.max(*expected);
         // Signed: clocks of two hosts, or one that is set back.
         let delay = now.wrapping_sub(event.made) as i64 as f64 / 1e6;
         if self.delays.insert((event.stream, event.number), delay).is_some() {
@@ -174,6 +176,18 @@ mod tests {
         assert_eq!(summary["over_100_ms"].as_f64(), Some(1.0 / 3.0));
         account.align(5.0);
         assert_eq!(account.summary()["p50_ms"].as_f64(), Some(15.0));
+    }
+
+    #[test]
+    fn a_stream_that_is_said_to_be_shorter_than_it_was_lacks_what_it_lacked() {
+        let mut account = Account::default();
+        for (number, of) in [(9, 10), (0, 1), (1, 1)] {
+            let mut bytes = Vec::new();
+            Event { stream: 0, number, of, made: 0 }.encode(50, &mut bytes);
+            account.take(0, &bytes);
+        }
+        let counts = ["expected", "received", "missing", "strange"].map(|name| account.summary()[name].as_u64());
+        assert_eq!(counts, [10, 2, 8, 1].map(Some));
     }
 
     #[test]
