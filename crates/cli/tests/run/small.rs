@@ -30,6 +30,22 @@ fn it_ends_as_the_program_does_and_leaves_nothing() {
 }
 
 #[test]
+fn what_is_meant_for_the_process_that_was_started_is_for_the_program() {
+    // As systemd does it for services (sd_listen_fds(3), sd_watchdog_enabled(3)).
+    let scratch = Scratch::new();
+    let start = format!(
+        "export LISTEN_FDS=1 LISTEN_PID=$$ LISTEN_PIDFDID=7 WATCHDOG_PID=$$ OTHER_PID=$$; exec {SMALL} -q -- sh -c '\
+         [ $LISTEN_PID = $$ ] && [ $WATCHDOG_PID = $$ ] && [ -z $LISTEN_PIDFDID ] && [ $LISTEN_FDS = 1 ] && [ $OTHER_PID != $$ ]'"
+    );
+    let program = small(&scratch, Path::new("sh"), &["-c", &start]);
+    assert_eq!((program.code, program.err.as_str()), (Some(0), ""), "{program:?}");
+    // What is meant for another stays so.
+    let of_another =
+        format!("LISTEN_PID=1 LISTEN_PIDFDID=7 exec {SMALL} -q -- sh -c 'echo $LISTEN_PID $LISTEN_PIDFDID'");
+    assert_eq!(small(&scratch, Path::new("sh"), &["-c", &of_another]).out, "1 7\n");
+}
+
+#[test]
 fn what_is_more_than_plain_is_done_by_the_whole_command() {
     let scratch = Scratch::new();
     let file = scratch.path("summary");

@@ -18,6 +18,14 @@ use std::path::Path;
 use std::process::ExitStatus;
 use std::ptr;
 
+/// Variables that name the process that they are for by its number (sd_listen_fds(3), sd_watchdog_enabled(3)). Those that name this process are
+/// meant for the program.
+const NUMBERED: [&str; 2] = ["LISTEN_PID", "WATCHDOG_PID"];
+/// Says the same by the identity of the process, which the program's is not: without it, its number decides.
+const BY_IDENTITY: &str = "LISTEN_PIDFDID";
+/// Digits of a process id, and the zero that ends them.
+const DIGITS: usize = 11;
+
 /// Room on the child's stack for what execvpe(3) puts there, beside paths and a copy of the arguments.
 const STACK: usize = 128 * 1024;
 
@@ -46,6 +54,8 @@ struct Plan<'a> {
     name: *const c_char,
     words: *const *const c_char,
     variables: *const *const c_char,
+    /// Where among the variables its own number belongs, with room for [`DIGITS`].
+    numbers: &'a [*mut u8],
     trap: Option<&'a Trap>,
     errno: c_int,
 }
@@ -61,7 +71,13 @@ impl Launch<'_> {
         let pointers = |list: &[CString]| {
             list.iter().map(|word| word.as_ptr()).chain([ptr::null()]).collect::<Vec<*const c_char>>()
         };
-        let (words, variables) = (pointers(&words).into_boxed_slice(), pointers(&variables).into_boxed_slice());
+        let mut numbered: Vec<_> = self.numbered().map(|name| [name.as_bytes(), b"=", &[0; DIGITS]].concat()).collect();
+        let numbered: Vec<_> = numbered.iter_mut().map(|line| line.as_mut_ptr_range()).collect();
+        // SAFETY: each line ends with so many bytes.
+        let numbers: Vec<_> = numbered.iter().map(|line| unsafe { line.end.sub(DIGITS) }).collect();
+        let words = pointers(&words).into_boxed_slice();
+        let variables: Box<[_]> =
+            numbered.iter().map(|line| line.start.cast_const().cast()).chain(pointers(&variables)).collect();
         let path = std::env::var_os("PATH").map_or(0, |path| path.len());
         let stack = Stack::new(STACK + path + size_of_val(&*words))?;
         let mut plan = Plan {
@@ -69,6 +85,7 @@ impl Launch<'_> {
             name,
             words: words.as_ptr(),
             variables: variables.as_ptr(),
+            numbers: &numbers,
             trap: self.trap,
             errno: 0,
         };
@@ -88,10 +105,22 @@ impl Launch<'_> {
         }
     }
 
-    /// The environment of the program, as lines.
+    /// The names of variables that are to have the number of the program.
+    fn numbered(&self) -> impl Iterator<Item = &'static str> {
+        let own = std::process::id().to_string();
+        let is_for_us = move |name: &&str| std::env::var_os(name).is_some_and(|value| value == *own);
+        NUMBERED.into_iter().filter(is_for_us)
+    }
+
+    /// The rest of the environment of the program, as lines.
     fn environment(&self) -> impl Iterator<Item = OsString> {
         let line = |name: &OsStr, value: &OsStr| OsString::from_vec([name.as_bytes(), b"=", value.as_bytes()].concat());
-        let kept = std::env::vars_os().filter(|(name, _)| self.variables.iter().all(|(other, _)| name != other));
+        let mut left_out: Vec<&str> = self.numbered().collect();
+        if left_out.contains(&"LISTEN_PID") {
+            left_out.push(BY_IDENTITY);
+        }
+        let kept = std::env::vars_os().filter(move |(name, _)| left_out.iter().all(|other| name != other));
+        let kept = kept.filter(|(name, _)| self.variables.iter().all(|(other, _)| name != other));
         let kept = kept.map(move |(name, value)| line(&name, &value));
         kept.chain(self.variables.iter().map(move |(name, value)| line(OsStr::new(name), value)))
     }
@@ -121,6 +150,7 @@ extern "C" fn run(plan: *mut c_void) -> c_int {
     let plan = unsafe { &mut *plan.cast::<Plan<'_>>() };
     // SAFETY: no pointers but those to locals; Rust's runtime ignores this signal, programs expect its default.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    plan.numbers.iter().for_each(|place| number(*place));
     let trapped = plan.trap.map_or(Ok(()), Trap::spring);
     plan.errno = match trapped {
         Ok(()) => execute(plan),
@@ -128,6 +158,20 @@ extern "C" fn run(plan: *mut c_void) -> c_int {
     };
     // SAFETY: ends the child alone, without anything of its parent's.
     unsafe { libc::_exit(127) }
+}
+
+/// Writes the number of this process, and a zero. Without allocating.
+fn number(place: *mut u8) {
+    // SAFETY: no pointers.
+    let mut left = unsafe { libc::getpid() };
+    let (mut digits, mut first) = ([0; DIGITS], DIGITS - 1);
+    while left > 0 {
+        first -= 1;
+        digits[first] = b'0' + (left % 10) as u8;
+        left /= 10;
+    }
+    // SAFETY: there is room for all of them (see `Plan`), and nothing else uses it while the parent stands still.
+    unsafe { ptr::copy_nonoverlapping(digits[first..].as_ptr(), place, DIGITS - first) };
 }
 
 /// Returns only with what went wrong.
