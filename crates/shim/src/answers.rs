@@ -30,14 +30,15 @@ pub(crate) unsafe fn ask(
     frame: usize,
 ) -> Option<waits::Handle> {
     let session = session::current()?;
-    if node.is_null() || res.is_null() || session.has_own_rules {
+    if node.is_null() || res.is_null() || session.has_own_rules() {
         return None;
     }
     // SAFETY: `node` is not null (above), so it is a C string.
     let name = unsafe { CStr::from_ptr(node) }.to_str().ok().filter(|n| is_hostname(n))?;
     // SAFETY: `hints` is null or valid.
     let hint = unsafe { hints.as_ref() };
-    let flags = hint.map_or(0, |h| h.ai_flags);
+    // getaddrinfo(3): what no hints mean.
+    let flags = hint.map_or(libc::AI_V4MAPPED | libc::AI_ADDRCONFIG, |h| h.ai_flags);
     let family = match hint.map_or(libc::AF_UNSPEC, |h| h.ai_family) {
         libc::AF_UNSPEC => None,
         libc::AF_INET => Some(Family::V4),

@@ -6,6 +6,7 @@ use crate::{marks, original, waits};
 use headstart_core::wire::shim::{MAPPED_BYTES, MAX_APP, MOUNTS_AT};
 use std::ffi::{CStr, CString, OsStr, c_void};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Programs that start others in a view of the file system where this library most likely is not. There the loader would say so
@@ -65,9 +66,8 @@ fn open() -> Option<Session> {
     // SAFETY: the mapping is MAPPED_BYTES long, is never unmapped, and its file is never shortened: the supervisor makes it
     // at its full size and only ever sets bits. Atomics are for another process writing meanwhile.
     let mapped = unsafe { std::slice::from_raw_parts(mapped.cast::<AtomicU8>(), MAPPED_BYTES) };
-    let has_own_rules = [c"RES_OPTIONS", c"LOCALDOMAIN"].into_iter().any(|name| variable(name).is_some())
-        || mounts().is_none_or(|mounts| mounts != told_mounts(mapped));
-    Some(Session { socket: path("socket"), app, has_own_rules, mapped })
+    let sees_other_files = mounts().is_none_or(|mounts| mounts != told_mounts(mapped));
+    Some(Session { socket: path("socket"), app, sees_other_files, is_told_how: OnceLock::new(), mapped })
 }
 
 /// The mount namespace of this process. A program that changes it by itself later is asked about as before.

@@ -7,7 +7,10 @@ use std::process::{Command, Stdio};
 
 /// One behaviour of `inert.c`, bare and through headstart: what both printed is the same. `None` without a compiler.
 fn same(behaviour: &str) -> Option<Ended> {
-    let lab = Lab::new();
+    same_in(&Lab::new(), behaviour)
+}
+
+fn same_in(lab: &Lab, behaviour: &str) -> Option<Ended> {
     // Lookups fill a program of their own, and so do crowds.
     let source = match behaviour {
         "lookups" => "lookups.c",
@@ -108,6 +111,12 @@ inside!(what_takes_the_place_of_a_socket_that_is_being_connected_stays_there, ||
 });
 inside!(getaddrinfo_answers_as_the_c_library_does, || {
     same("lookups");
+});
+inside!(getaddrinfo_answers_as_the_c_library_does_where_there_is_no_ipv6, || {
+    let lab = Lab::new();
+    let off = "echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6";
+    assert!(lab.command("sh").args(["-c", off]).status().unwrap().success());
+    same_in(&lab, "lookups");
 });
 inside!(calls_that_make_no_sense_fail_as_ever, || {
     same("nonsense");

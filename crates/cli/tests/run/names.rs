@@ -145,4 +145,9 @@ inside!(what_a_program_asks_of_its_resolver_is_kept, || {
     let mut ours = lab.command(crate::lab::HEADSTART);
     ours.args(["run", "-q", "--", &python]);
     assert_eq!(own_domain(ours), bare);
+    // The same set by the program itself, before it looks a name up.
+    let by_itself = format!("import os; os.environ['LOCALDOMAIN'] = 'example'\n{RESOLVE}");
+    let mut ours = lab.command(crate::lab::HEADSTART);
+    let output = ours.args(["run", "-q", "--", &python, "-c", &by_itself, "www.lab"]).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), bare);
 });

@@ -157,6 +157,10 @@ impl Preload {
                     return self.reply(n, &Reply::Pass(reason), None);
                 }
                 let want = match (family, engine.configured()) {
+                    // getaddrinfo(3), AI_ADDRCONFIG: not even asked for. The program goes on to the other family at once.
+                    (Some(Family::V4), Some((false, _))) | (Some(Family::V6), Some((_, false))) if configured_only => {
+                        return self.reply(n, &Reply::NoName, None);
+                    }
                     (Some(family), _) => Want::Only(family),
                     (None, Some((true, false))) if configured_only => Want::Only(Family::V4),
                     (None, Some((false, true))) if configured_only => Want::Only(Family::V6),
