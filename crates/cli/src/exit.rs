@@ -188,6 +188,8 @@ fn of_error(e: &anyhow::Error) -> u8 {
 
 /// The verb of this process with those that lead to it (`lab fleet report`), for hints.
 static VERB: OnceLock<String> = OnceLock::new();
+/// Whether errors are to be JSON, where that is known: the words of a program that is run are not ours.
+static JSON: OnceLock<bool> = OnceLock::new();
 
 /// Notes the verb that `words` name, right or wrong as the rest of them may be.
 pub fn note_verb(command: &clap::Command, words: &[OsString]) {
@@ -223,9 +225,14 @@ fn is_option(option: &clap::Arg, word: &str) -> bool {
     is_long || option.get_short().is_some_and(is_short)
 }
 
+/// Errors are JSON from now on, or lines.
+pub fn in_json(wanted: bool) {
+    let _ = JSON.set(wanted);
+}
+
 /// Writes an error to standard error, as a line or, where JSON was asked for, as one object.
 fn say(error: &str, code: u8) -> u8 {
-    if wants_json(std::env::args_os()) {
+    if JSON.get().copied().unwrap_or_else(|| wants_json(std::env::args_os())) {
         crate::complain!("{}", object(error, hint_beside(error, code), code));
     } else {
         crate::complain!("headstart: {error}");

@@ -133,6 +133,7 @@ pub fn whole_instead(words: &[OsString]) -> anyhow::Error {
 
 /// Runs the program; its exit code.
 pub fn run(mut args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
+    exit::in_json(args.json);
     environment::check()?;
     if args.snap == Some(0) {
         return Err(exit::Usage("--snap 0: must be at least 1".into()).into());
@@ -169,6 +170,7 @@ pub fn run(mut args: Args, named: Option<&Path>) -> anyhow::Result<u8> {
 
 /// Runs the program with its names and connections served; its exit code. Should it need a supervisor of its own, `alone` is that.
 pub fn covered(mut args: Args, named: Option<&Path>, alone: Alone) -> anyhow::Result<u8> {
+    exit::in_json(args.json);
     environment::check()?;
     let to = summary::Destination::open(args.summary.as_deref(), args.json)?;
     let mut config = Config::load(named)?;

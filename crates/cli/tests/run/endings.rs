@@ -65,6 +65,9 @@ fn what_cannot_be_run_is_126_and_what_is_not_there_is_127() {
         assert_eq!(ended.code, Some(code), "{program}: {ended:?}");
         assert!(ended.err.contains("headstart: "), "{program}: {ended:?}");
     }
+    // Its own words ask nothing of ours.
+    let ended = ended(scratch.headstart(["run", "-q", "/nonexistent/program", "--json"]).spawn().unwrap());
+    assert!(ended.code == Some(127) && ended.err.starts_with("headstart: "), "{ended:?}");
     assert!(scratch.left_behind().is_empty());
 }
 
