@@ -7,21 +7,13 @@
 
 use crate::admission::{Network, SHARE};
 use crate::session::Session;
+use crate::shared::Room;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 /// The part of the places beyond which sessions are confined. Ours.
 const CROWDED: usize = 8;
-
-/// What a session may keep that waits to be accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
-    /// As much as one whose program is slow to read.
-    Ample,
-    /// Few bytes, with one connection.
-    Little,
-}
 
 /// What may wait: a session, or in tests a number.
 pub(crate) trait Waits {

@@ -1,10 +1,9 @@
 //! Handles of a session: what a program holds.
 
-use crate::backlog::Room;
 use crate::driver::{self, Connection, Dial};
 use crate::ending::{Ending, Why};
 use crate::observe;
-use crate::shared::{Shared, State};
+use crate::shared::{Room, Shared, State};
 use crate::tcp_options::{self, TcpOptions};
 use futures_sink::Sink;
 use headstart_core::machine::Wakeups;

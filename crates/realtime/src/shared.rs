@@ -2,7 +2,6 @@
 //!
 //! Nothing is decided here. The lock is held for as long as the messenger thinks, never across a wait.
 
-use crate::backlog::Room;
 use crate::ending::{Ending, Why};
 use crate::tcp_options::TcpOptions;
 use crate::vigil::Vigil;
@@ -64,6 +63,15 @@ pub(crate) struct State {
     arrivals: u64,
     /// The program has not accepted the session yet.
     pub confined: Option<Room>,
+}
+
+/// What a session may keep that waits to be accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// As much as one whose program is slow to read.
+    Ample,
+    /// Few bytes, with one connection.
+    Little,
 }
 
 /// Bytes that may wait for a program that is sending. Ours: a thousand messages of the longest.
