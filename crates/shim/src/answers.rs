@@ -37,8 +37,8 @@ pub(crate) unsafe fn ask(
     let name = unsafe { CStr::from_ptr(node) }.to_str().ok().filter(|n| is_hostname(n))?;
     // SAFETY: `hints` is null or valid.
     let hint = unsafe { hints.as_ref() };
-    // getaddrinfo(3): what no hints mean.
-    let flags = hint.map_or(libc::AI_V4MAPPED | libc::AI_ADDRCONFIG, |h| h.ai_flags);
+    // getaddrinfo(3): what no hints mean, but for AI_V4MAPPED, which says nothing where no family is named.
+    let flags = hint.map_or(libc::AI_ADDRCONFIG, |h| h.ai_flags);
     let family = match hint.map_or(libc::AF_UNSPEC, |h| h.ai_family) {
         libc::AF_UNSPEC => None,
         libc::AF_INET => Some(Family::V4),
@@ -83,11 +83,35 @@ pub(crate) unsafe fn take(
     match reply {
         // SAFETY: `service`, `hints` and `res` are the caller's.
         Reply::Addresses(list) => unsafe { chain(&list, service, hints, res) },
-        Reply::NoName => Some(libc::EAI_NONAME),
-        Reply::NoData => Some(libc::EAI_NODATA),
-        Reply::TryAgain => Some(libc::EAI_AGAIN),
+        // SAFETY: `service` and `hints` are the caller's.
+        Reply::NoName => Some(unsafe { failure_of_service(service, hints) }.unwrap_or(libc::EAI_NONAME)),
+        // SAFETY: as above.
+        Reply::NoData => Some(unsafe { failure_of_service(service, hints) }.unwrap_or(libc::EAI_NODATA)),
+        // SAFETY: as above.
+        Reply::TryAgain => Some(unsafe { failure_of_service(service, hints) }.unwrap_or(libc::EAI_AGAIN)),
         Reply::HandOver { .. } | Reply::Failed(_) | Reply::Pass(_) => None,
     }
+}
+
+/// What is wrong with `service`: the C library says that before it looks for the name.
+///
+/// # Safety
+/// As getaddrinfo(3).
+unsafe fn failure_of_service(service: *const c_char, hints: *const libc::addrinfo) -> Option<c_int> {
+    if service.is_null() {
+        return None;
+    }
+    // SAFETY: `addrinfo` is plain data; all zeroes is what null hints mean, but for flags.
+    let mut hint = unsafe { hints.as_ref().copied().unwrap_or_else(|| std::mem::zeroed()) };
+    hint.ai_flags &= libc::AI_NUMERICSERV;
+    let mut list = ptr::null_mut();
+    // SAFETY: a C string, valid hints, a valid place for the result. No name: nothing is looked up but the service.
+    let code = unsafe { original::getaddrinfo(ptr::null(), service, &hint, &mut list) };
+    if !list.is_null() {
+        // SAFETY: a list of the C library's making.
+        unsafe { libc::freeaddrinfo(list) };
+    }
+    (code == libc::EAI_SERVICE).then_some(code)
 }
 
 /// Whether `name` may be a name of DNS: neither an address in any of its spellings nor empty.

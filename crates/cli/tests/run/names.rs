@@ -151,3 +151,12 @@ inside!(what_a_program_asks_of_its_resolver_is_kept, || {
     let output = ours.args(["run", "-q", "--", &python, "-c", &by_itself, "www.lab"]).output().unwrap();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), bare);
 });
+
+inside!(a_lookup_without_hints_is_served_as_any, || {
+    let Some(python) = python() else { return };
+    let lab = Lab::new();
+    let call = "import ctypes; found = ctypes.c_void_p(); \
+                print(ctypes.CDLL(None).getaddrinfo(b'www.lab.example', b'80', None, ctypes.byref(found)))";
+    let ours = lab.ours(&[&*python, "-c", call]);
+    assert_eq!((ours.out.as_str(), ours.count("resolved")), ("0\n", 1), "{ours:?}");
+});
