@@ -80,15 +80,14 @@ pub(crate) unsafe fn take(
         // The C library starts over.
         Received::Interrupted | Received::TimedOut => return None,
     };
+    // SAFETY: `service` and `hints` are the caller's.
+    let failure = |code| Some(unsafe { failure_of_service(service, hints) }.unwrap_or(code));
     match reply {
         // SAFETY: `service`, `hints` and `res` are the caller's.
         Reply::Addresses(list) => unsafe { chain(&list, service, hints, res) },
-        // SAFETY: `service` and `hints` are the caller's.
-        Reply::NoName => Some(unsafe { failure_of_service(service, hints) }.unwrap_or(libc::EAI_NONAME)),
-        // SAFETY: as above.
-        Reply::NoData => Some(unsafe { failure_of_service(service, hints) }.unwrap_or(libc::EAI_NODATA)),
-        // SAFETY: as above.
-        Reply::TryAgain => Some(unsafe { failure_of_service(service, hints) }.unwrap_or(libc::EAI_AGAIN)),
+        Reply::NoName => failure(libc::EAI_NONAME),
+        Reply::NoData => failure(libc::EAI_NODATA),
+        Reply::TryAgain => failure(libc::EAI_AGAIN),
         Reply::HandOver { .. } | Reply::Failed(_) | Reply::Pass(_) => None,
     }
 }
