@@ -17,6 +17,16 @@ async fn patient<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, what).await.expect("it takes far too long")
 }
 
+/// Waits until it is so.
+async fn until(is_so: impl Fn() -> bool) {
+    patient(async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
 /// A relay in a runtime of its own, which can be killed with all that it holds.
 struct Killable {
     address: SocketAddr,
@@ -68,6 +78,17 @@ impl Keys {
     fn client(&self, at: SocketAddr) -> Client {
         Client::new(&at.to_string(), &self.client, self.relay.public().unwrap()).unwrap()
     }
+}
+
+/// A relay with so many places, and clients of two keys.
+fn with_two_clients(most: usize) -> (Killable, Client, Client) {
+    let (keys, other) = (Keys::new(), SecretKey::generate().unwrap());
+    let clients = vec![keys.client.public().unwrap(), other.public().unwrap()];
+    let settings = ServerSettings { most, clients, ..keys.settings(&["127.0.0.1:*"]) };
+    let relay = Killable::start("127.0.0.1:0", settings);
+    let small = Client::new(&relay.address.to_string(), &other, keys.relay.public().unwrap()).unwrap();
+    let big = keys.client(relay.address);
+    (relay, big, small)
 }
 
 fn auto() -> Config {
@@ -182,12 +203,7 @@ async fn who_says_nothing_or_something_else_is_dropped_and_told_of() {
         assert_eq!(told.recv_timeout(PATIENCE).unwrap(), Event::Unknown(from));
     }
     assert_eq!((relay.tally.unknown(), relay.tally.accepted(), relay.tally.answered(Answer::Gone)), (3, 3, 0));
-    patient(async {
-        while relay.tally.open() > 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    until(|| relay.tally.open() == 0).await;
     relay.kill();
 }
 
@@ -298,12 +314,7 @@ async fn a_program_whose_stream_over_many_connections_died_with_the_relay_is_tol
     patient(program.read_exact(&mut half)).await.unwrap();
     let to = Some(server.local_addr().unwrap().to_string());
     let connections = || observe::sessions().iter().find(|session| session.peer == to).map(|found| found.connections);
-    patient(async {
-        while connections() < Some(4) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    until(|| connections() >= Some(4)).await;
     relay.kill();
     let relay = Killable::start(&at, keys.settings(&["127.0.0.1:*"]));
     let mut rest = Vec::new();
@@ -318,12 +329,7 @@ async fn a_stream_goes_on_over_one_connection_where_the_relay_has_room_for_no_mo
     let keys = Keys::new();
     let relay = Killable::start("127.0.0.1:0", ServerSettings { most: 1, ..keys.settings(&["127.0.0.1:*"]) });
     let program = TcpStream::connect(forwarded(keys.client(relay.address), reversing().await).await).await.unwrap();
-    patient(async {
-        while relay.tally.answered(Answer::Busy) < 2 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    until(|| relay.tally.answered(Answer::Busy) >= 2).await;
     assert_eq!(exchange(program, b"abc").await, b"cba");
     relay.kill();
 }
@@ -426,12 +432,7 @@ async fn those_that_say_nothing_take_no_place_of_a_client() {
     for _ in 0..SILENT {
         silent.push(patient(TcpStream::connect(relay.address)).await.unwrap());
     }
-    patient(async {
-        while relay.tally.open() < SILENT {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    until(|| relay.tally.open() >= SILENT).await;
     let door = Listener::bind("127.0.0.1:0").await.unwrap();
     let to = door.address().unwrap().to_string();
     let client = keys.client(relay.address);
@@ -446,14 +447,9 @@ async fn those_that_say_nothing_take_no_place_of_a_client() {
 #[tokio::test]
 async fn a_client_that_has_every_place_leaves_half_of_them_to_another() {
     const MOST: usize = 4;
-    let (keys, other) = (Keys::new(), SecretKey::generate().unwrap());
-    let settings = keys.settings(&["127.0.0.1:*"]);
-    let clients = vec![keys.client.public().unwrap(), other.public().unwrap()];
-    let relay = Killable::start("127.0.0.1:0", ServerSettings { most: MOST, clients, ..settings });
+    let (relay, big, small) = with_two_clients(MOST);
     let door = Listener::bind("127.0.0.1:0").await.unwrap();
     let to: relay::Destination = door.address().unwrap().to_string().parse().unwrap();
-    let big = keys.client(relay.address);
-    let small = Client::new(&relay.address.to_string(), &other, keys.relay.public().unwrap()).unwrap();
     let open = |client: &Client| {
         let (client, to) = (client.clone(), to.clone());
         async move { patient(client.session(to, Config { technique: "plain".into(), ..auto() })).await }
@@ -469,41 +465,22 @@ async fn a_client_that_has_every_place_leaves_half_of_them_to_another() {
     relay.kill();
 }
 
-/// Waits until `count` is at least `least`.
-async fn at_least(least: u64, count: impl Fn() -> u64) {
-    patient(async {
-        while count() < least {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
-}
-
 #[tokio::test]
 async fn each_connection_of_a_session_takes_a_place_until_it_ends_and_gives_it_to_another_client() {
     const MOST: usize = 4;
-    let (keys, other) = (Keys::new(), SecretKey::generate().unwrap());
-    let settings = keys.settings(&["127.0.0.1:*"]);
-    let clients = vec![keys.client.public().unwrap(), other.public().unwrap()];
-    let relay = Killable::start("127.0.0.1:0", ServerSettings { most: MOST, clients, ..settings });
-    let big = TcpStream::connect(forwarded(keys.client(relay.address), reversing().await).await).await.unwrap();
+    let (relay, big, small) = with_two_clients(MOST);
+    let big = TcpStream::connect(forwarded(big, reversing().await).await).await.unwrap();
     // It wants more than there are.
-    at_least(2, || relay.tally.answered(Answer::Busy)).await;
+    until(|| relay.tally.answered(Answer::Busy) >= 2).await;
     assert_eq!(relay.tally.answered(Answer::Granted), MOST as u64);
-    at_least(MOST as u64, || relay.tally.open()).await;
+    until(|| relay.tally.open() >= MOST as u64).await;
     let door = Listener::bind("127.0.0.1:0").await.unwrap();
-    let small = Client::new(&relay.address.to_string(), &other, keys.relay.public().unwrap()).unwrap();
     let plain = Config { technique: "plain".into(), ..auto() };
     let to = door.address().unwrap().to_string().parse().unwrap();
     let of_small = patient(small.session(to, plain)).await.expect("half is for others");
     patient(of_small.greeted()).await.expect("it is served");
     assert_eq!(exchange(big, b"abc").await, b"cba", "a session goes on with those that it has");
     drop(of_small);
-    patient(async {
-        while relay.tally.open() > 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    until(|| relay.tally.open() == 0).await;
     relay.kill();
 }
