@@ -424,6 +424,13 @@ mod tests {
         assert_eq!((moved.status().as_u16(), says(&moved, header::LOCATION)), (301, "/a%20b/".into()));
         let Body::Text(page) = get(&site, "/?q", &[]).into_body() else { panic!() };
         assert!(String::from_utf8_lossy(&page).contains("<a href=\"file.txt\">file.txt</a> 10"));
+        drop(page);
+        let others =
+            site.pages().hold(" ".repeat(32 << 20)).expect("what is not sent any more has given its room back");
+        let busy = get(&site, "/?q", &[]);
+        assert_eq!((busy.status().as_u16(), says(&busy, header::RETRY_AFTER)), (503, "1".into()));
+        drop(others);
+        assert_eq!(get(&site, "/?q", &[]).status().as_u16(), 200);
         // A second slash would make the first name a host.
         assert_eq!(says(&get(&site, "//a%20b", &[]), header::LOCATION), "/a%20b/");
     }

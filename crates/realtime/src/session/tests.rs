@@ -127,6 +127,25 @@ fn what_a_session_that_waits_keeps_for_later_counts_too() {
 }
 
 #[test]
+fn each_connection_that_is_not_read_says_that_this_side_is_there() {
+    let session = begun();
+    assert!(opened(&session, 1));
+    let hello = Hello { session: ID, connection: 1, interval_micros: 0, technique: "plain", goes_on: true };
+    let mut bytes = Vec::new();
+    Frame::Hello(hello).encode(&mut bytes);
+    session.shared.received(1, &bytes).unwrap();
+    let says = |id| {
+        let mut out = Vec::new();
+        session.shared.act(|now, messenger| messenger.transmit(now, Number(id), &mut out))
+    };
+    for id in [0, 1] {
+        while says(id) {}
+    }
+    [0, 1].into_iter().for_each(|id| session.shared.assure(id));
+    assert_eq!([says(0), says(1), says(0), says(1)], [true, true, false, false]);
+}
+
+#[test]
 fn connections_are_read_again_as_soon_as_there_is_room() {
     let session = begun();
     session.hold_at_most(1000);
